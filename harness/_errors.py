@@ -1,0 +1,322 @@
+"""The errors, sorted by who must act.
+
+::
+
+    HarnessError
+    ├── UsageError                  fix your call
+    │   ├── NotJSONError              a value or text that is not strict JSON
+    │   ├── TranscriptError           messages no strict provider would take
+    │   ├── ToolDefinitionError       a function that cannot be a tool
+    │   ├── ModelContractError        a model returned something that is no turn
+    │   ├── RunUseError               a run asked for what its stage does not have
+    │   ├── ReplyError                an answer to a call that waits for none
+    │   ├── InvalidCompactionError    a compaction that breaks the transcript
+    │   ├── MissingPortError          something asked for a port that is not there
+    │   ├── MissingExtraError         an optional dependency is not installed
+    │   └── MisuseError               reported by an event, never raised: see its codes
+    ├── ProviderError               the remote side misbehaved
+    │   └── CompletionDefectError     it answered, and the answer is unusable
+    ├── StorageError                a saved state or a log cannot be used
+    │   ├── RecordError               a stored record does not load
+    │   └── JournalTimeoutError       the journal did not answer while a run was closing
+    ├── RunTimeoutError             a `RunDeadline` passed
+    ├── AbortedToolCallError        a call refused because its run had been stopped
+    └── InternalError               our bug; please report it
+
+A failed tool, a spent budget and a stop are not here: they are values. Every error has a stable
+`code`, fields of plain values, and survives pickling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+__all__ = [
+    "AbortedToolCallError",
+    "CompletionDefectError",
+    "DefectKind",
+    "ErrorCategory",
+    "ErrorKind",
+    "ErrorPhase",
+    "HarnessError",
+    "InternalError",
+    "InvalidCompactionError",
+    "JournalTimeoutError",
+    "MissingExtraError",
+    "MissingPortError",
+    "MisuseError",
+    "ModelContractError",
+    "NotJSONError",
+    "ProviderError",
+    "RecordError",
+    "ReplyError",
+    "RunTimeoutError",
+    "RunUseError",
+    "StorageError",
+    "ToolDefinitionError",
+    "TranscriptError",
+    "UsageError",
+    "error_text",
+]
+
+_TEXT_LIMIT = 2_000
+
+ErrorKind: TypeAlias = Literal["http", "network", "stall", "defect", "abort", "internal"]
+ErrorCategory: TypeAlias = Literal[
+    "server_error",
+    "rate_limited",
+    "credential",
+    "provider_bad_request",
+    "client_error",
+    "unreachable",
+    "stalled",
+    "defect",
+    "aborted",
+]
+ErrorPhase: TypeAlias = Literal["connect", "request", "headers", "stream", "reply"]
+DefectKind: TypeAlias = Literal["empty", "malformed_tool_call", "truncated", "unfinished"]
+
+
+class HarnessError(Exception):
+    """Root of what this package raises; `code` is stable, the message is not."""
+
+    code: str = "harness.error"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The default would call ``cls(*args)``, and most classes here take fields, not a message.
+        return _rebuild, (type(self), self.args), self.__dict__
+
+
+def _rebuild(cls: type[HarnessError], args: tuple[object, ...]) -> HarnessError:
+    error = cls.__new__(cls, *args)
+    error.args = args  # an OSError, which a TimeoutError is, takes them in its __init__ only
+    return error
+
+
+def error_text(error: BaseException) -> str:
+    """Return what *error* says, or its class's name if it says nothing; never raises.
+
+    Cut after so many characters, and without lone surrogates, so that it can be told anywhere.
+    """
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  # a foreign __str__; the class is known in any case
+        text = ""
+    return (text or type(error).__name__)[:_TEXT_LIMIT].encode(errors="replace").decode()
+
+
+class UsageError(HarnessError):
+    """The call is wrong; fix the caller."""
+
+    code = "usage"
+
+
+class NotJSONError(UsageError, ValueError):
+    """A value or a text is not strict JSON; `path` leads to the offending place."""
+
+    code = "json.invalid"
+
+    def __init__(self, reason: str, *, path: Sequence[str | int]) -> None:
+        self.reason = reason
+        self.path = tuple(path)
+        where = ".".join(map(str, self.path))
+        super().__init__(f"not JSON at {where}: {reason}" if where else f"not JSON: {reason}")
+
+
+class TranscriptError(UsageError, ValueError):
+    """Messages that a strict provider would refuse; `refusals` has a line for each reason."""
+
+    code = "transcript.invalid"
+
+    def __init__(self, refusals: Sequence[str]) -> None:
+        self.refusals = tuple(refusals)
+        super().__init__(f"the transcript is refused: {'; '.join(self.refusals)}")
+
+
+class ToolDefinitionError(UsageError, TypeError):
+    """A function or schema that cannot be a tool; `tool` is its name."""
+
+    code = "tool.definition"
+
+    def __init__(self, tool: str, reason: str) -> None:
+        self.tool = tool
+        self.reason = reason
+        super().__init__(f"{tool!r} cannot be a tool: {reason}")
+
+
+class ModelContractError(UsageError, TypeError):
+    """A model returned something that is neither a turn nor a halt, or a malformed turn."""
+
+    code = "model.contract"
+
+
+class RunUseError(UsageError, RuntimeError):
+    """A run, an attempt or an emitter was asked for something it does not have at this stage."""
+
+    code = "run.use"
+
+
+class ReplyError(UsageError, LookupError):
+    """An answer names a call that waits for none; `open_calls` are those that do."""
+
+    code = "run.reply"
+
+    def __init__(self, call_id: str, *, open_calls: Sequence[str]) -> None:
+        self.call_id = call_id
+        self.open_calls = tuple(open_calls)
+        super().__init__(
+            f"call {call_id!r} waits for no answer, expected one of {list(self.open_calls)}"
+        )
+
+
+class InvalidCompactionError(UsageError, ValueError):
+    """A compaction returned messages that break the transcript; the old ones were kept."""
+
+    code = "compaction.invalid"
+
+    def __init__(self, refusals: Sequence[str]) -> None:
+        self.refusals = tuple(refusals)
+        super().__init__(f"the compacted transcript is refused: {'; '.join(self.refusals)}")
+
+
+class MissingPortError(UsageError, NotImplementedError):
+    """Something asked for a port that the host did not supply; `port` names it.
+
+    A port raises it to say that it is not there. The kernel then reports it and goes on.
+    """
+
+    code = "port.missing"
+
+    def __init__(self, port: str) -> None:
+        self.port = port
+        super().__init__(f"{port!r} was asked for, expected a port that answers it")
+
+
+class MissingExtraError(UsageError, ImportError):
+    """An optional dependency is not installed; `extra` is what to install."""
+
+    code = "extra.missing"
+
+    def __init__(self, extra: str, module: str) -> None:
+        self.extra = extra
+        self.module = module
+        super().__init__(
+            f"{module!r} is not installed, expected it with: pip install 'trio-harness[{extra}]'"
+        )
+
+
+class MisuseError(UsageError):
+    """A misuse that does not end the run: it is reported by a `CallRejected` event.
+
+    Codes: ``turn.discarded-with-calls``, ``input.unmatched-result``, ``suspend.on-failure``.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class ProviderError(HarnessError):
+    """The remote side misbehaved: what happened, in terms that routing can decide on.
+
+    `phase` says how far the call had come: connecting, sending the request, waiting for the
+    headers, in the stream, or reading a finished reply.
+    """
+
+    code = "provider.error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ErrorKind,
+        category: ErrorCategory,
+        phase: ErrorPhase,
+        status_code: int | None = None,
+        retry_after: float | None = None,
+        provider_code: str | None = None,
+    ) -> None:
+        self.kind = kind
+        self.category = category
+        self.phase = phase
+        self.status_code = status_code
+        self.retry_after = retry_after
+        """Seconds, as the provider asked; not clamped."""
+        self.provider_code = provider_code
+        """The provider's own code or type of the error, if its body had one."""
+        super().__init__(message)
+
+
+class CompletionDefectError(ProviderError):
+    """The provider answered, and the answer is unusable; no call of it is ever run."""
+
+    code = "completion.defect"
+
+    def __init__(self, defect: DefectKind, detail: str, *, phase: ErrorPhase = "reply") -> None:
+        self.defect = defect
+        self.detail = detail
+        super().__init__(
+            f"the completion is {defect}: {detail}", kind="defect", category="defect", phase=phase
+        )
+
+
+class StorageError(HarnessError):
+    """A saved state or a log cannot be used."""
+
+    code = "storage.error"
+
+
+class RecordError(StorageError, ValueError):
+    """A stored record does not load; `path` leads to the field."""
+
+    code = "record.invalid"
+
+    def __init__(self, reason: str, *, path: str = "") -> None:
+        self.reason = reason
+        self.path = path
+        super().__init__(f"the record does not load at {path or 'its root'}: {reason}")
+
+
+class JournalTimeoutError(StorageError, TimeoutError):
+    """The journal had not answered when the time for closing a run was over.
+
+    `unanswered` are the calls whose results are therefore not in the transcript.
+    """
+
+    code = "journal.timeout"
+
+    def __init__(self, unanswered: Sequence[str]) -> None:
+        self.unanswered = tuple(unanswered)
+        super().__init__(
+            f"the journal did not answer in time; calls left unanswered: {list(self.unanswered)}"
+        )
+
+
+class RunTimeoutError(HarnessError, TimeoutError):
+    """A run deadline passed; `label` says whose."""
+
+    code = "run.timeout"
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        super().__init__(f"{label} ran out of time")
+
+
+class AbortedToolCallError(HarnessError):
+    """A call was refused because its run had been stopped; `tool_call_id` names it.
+
+    Shown to `Toolset.fatal`, which may turn the refusal into the end of the run.
+    """
+
+    code = "tool.not_run"
+
+    def __init__(self, tool_call_id: str, message: str) -> None:
+        self.tool_call_id = tool_call_id
+        super().__init__(message)
+
+
+class InternalError(HarnessError):
+    """A promise of ours does not hold: our bug, please report it."""
+
+    code = "internal"

@@ -1,0 +1,103 @@
+"""The two places where a cancellation meets work that must not be torn.
+
+`run_shielded` lets one awaited step finish although a stop has arrived, for a time that is
+counted from the stop. `open_kept_nursery` is a nursery for a public block: what the body raised
+leaves as the same object, not in a group.
+
+Why not ``CancelScope(shield=True)`` alone: inside it a stop is invisible, so the shield would
+have no end. Somebody outside must see the stop and then set the shield's deadline. That is the
+parent task, which waits *inside* its nursery and unshielded; a parent that waited in the
+nursery's own exit would not be woken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import trio
+
+__all__ = ["only_cancelled", "open_kept_nursery", "run_shielded", "stop_due"]
+
+
+def stop_due() -> bool:
+    """Whether a cancellation is pending here, or a deadline has come that trio has not yet seen.
+
+    It sees neither through a shield. Not a checkpoint.
+    """
+    return trio.current_effective_deadline() <= trio.current_time()
+
+
+def only_cancelled(error: BaseException) -> bool:
+    """Whether *error* is a cancellation and nothing else, alone or as all leaves of a group."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(only_cancelled(each) for each in error.exceptions)
+    return isinstance(error, trio.Cancelled)
+
+
+async def run_shielded(
+    work: Callable[[], Awaitable[None]], *, give_up_at: Callable[[], float]
+) -> None:
+    """Run *work* to its end, even if a stop arrives meanwhile.
+
+    *give_up_at* is asked once a stop has arrived; *work* is cancelled at that trio time. What
+    *work* raised is raised. A checkpoint; a stop that arrived is raised after *work* has ended,
+    so what *work* itself noted down is to be read in a ``finally``.
+    """
+    failure: BaseException | None = None
+    ended = trio.Event()
+    shield = trio.CancelScope(shield=True)
+
+    async def guarded() -> None:
+        nonlocal failure
+        try:
+            with shield:
+                await work()
+        except BaseException as error:  # noqa: BLE001  # raised below, as the same object
+            failure = error
+        finally:
+            ended.set()
+
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(guarded)
+            try:
+                await ended.wait()
+            finally:
+                if not ended.is_set():
+                    shield.deadline = min(shield.deadline, give_up_at())
+    except BaseException as error:
+        if failure is None:
+            raise
+        if not only_cancelled(error):  # an interrupt from the keyboard, which must not be lost
+            raise BaseExceptionGroup(
+                "the work and the wait for it failed", [failure, error]
+            ) from None
+    if failure is not None:
+        raise failure
+
+
+@asynccontextmanager
+async def open_kept_nursery() -> AsyncIterator[trio.Nursery]:
+    """Open a nursery whose body's exception leaves as the same object.
+
+    For children that keep their failures to themselves: only a cancellation may leave them.
+    If one raises all the same, both are raised in a group; a body that merely was cancelled by
+    that failure adds nothing to it.
+    """
+    kept: BaseException | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            try:
+                yield nursery
+            except BaseException as error:  # raised below, once the children have ended
+                kept = error
+                if only_cancelled(error):
+                    raise  # whose cancellation it is, only the nursery can tell
+    except BaseException as error:
+        if kept is None or only_cancelled(kept):
+            raise
+        if not only_cancelled(error):
+            raise BaseExceptionGroup("the body and a child of it failed", [kept, error]) from None
+    if kept is not None and not only_cancelled(kept):
+        raise kept

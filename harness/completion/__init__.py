@@ -1,0 +1,29 @@
+"""Replies: put together from chunks, judged, and told while they arrive."""
+
+from harness.completion._accumulator import ToolCallAccumulator
+from harness.completion._assembly import Assembler, Completion
+from harness.completion._attempt import OpenTurnStream, open_turn_stream
+from harness.completion._defects import (
+    Defect,
+    detect_completion_defect,
+    detect_message_defect,
+    expects_json_output,
+    json_parses,
+    structured_output_parses,
+)
+from harness.completion._text import TextMachine
+
+__all__ = [
+    "Assembler",
+    "Completion",
+    "Defect",
+    "OpenTurnStream",
+    "TextMachine",
+    "ToolCallAccumulator",
+    "detect_completion_defect",
+    "detect_message_defect",
+    "expects_json_output",
+    "json_parses",
+    "open_turn_stream",
+    "structured_output_parses",
+]

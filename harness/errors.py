@@ -1,0 +1,56 @@
+"""Everything this package raises, sorted by who must act.
+
+`harness.HarnessError` is the root of all of it.
+"""
+
+from harness._errors import (
+    AbortedToolCallError,
+    CompletionDefectError,
+    DefectKind,
+    ErrorCategory,
+    ErrorKind,
+    ErrorPhase,
+    InternalError,
+    InvalidCompactionError,
+    JournalTimeoutError,
+    MissingExtraError,
+    MissingPortError,
+    MisuseError,
+    ModelContractError,
+    NotJSONError,
+    ProviderError,
+    RecordError,
+    ReplyError,
+    RunTimeoutError,
+    RunUseError,
+    StorageError,
+    ToolDefinitionError,
+    TranscriptError,
+    UsageError,
+)
+
+__all__ = [
+    "AbortedToolCallError",
+    "CompletionDefectError",
+    "DefectKind",
+    "ErrorCategory",
+    "ErrorKind",
+    "ErrorPhase",
+    "InternalError",
+    "InvalidCompactionError",
+    "JournalTimeoutError",
+    "MissingExtraError",
+    "MissingPortError",
+    "MisuseError",
+    "ModelContractError",
+    "NotJSONError",
+    "ProviderError",
+    "RecordError",
+    "ReplyError",
+    "RunTimeoutError",
+    "RunUseError",
+    "StorageError",
+    "ToolDefinitionError",
+    "TranscriptError",
+    "UsageError",
+]

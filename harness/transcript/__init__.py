@@ -1,0 +1,31 @@
+"""Transcripts: when one is settled, and what a strict provider refuses in one."""
+
+from __future__ import annotations
+
+from harness.transcript._checks import (
+    REFUSALS,
+    Refusal,
+    check_anthropic,
+    check_openai,
+    check_settled,
+    is_settled,
+    unanswered_call_ids,
+)
+from harness.transcript._lines import message_fault
+from harness.transcript._poison import raw_arguments, without_poison
+from harness.transcript._rows import Check, RefusalRow
+
+__all__ = [
+    "REFUSALS",
+    "Check",
+    "Refusal",
+    "RefusalRow",
+    "check_anthropic",
+    "check_openai",
+    "check_settled",
+    "is_settled",
+    "message_fault",
+    "raw_arguments",
+    "unanswered_call_ids",
+    "without_poison",
+]

@@ -1,0 +1,66 @@
+import pytest
+import trio
+
+from harness.testing import ScenarioFailedError, Scene, UnrepeatableError
+from harness.testing._judge import Judge
+from harness.testing._play import Step
+
+
+async def _wait(scene: Scene) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+def _judge(**changes: object) -> Judge:
+    return Judge(**{"scenario": _wait, "invariants": (), "raises": (), **changes})  # type: ignore[arg-type]
+
+
+_COURSE: list[Step] = [("park", "scenario"), ("resume", "scenario")]
+
+
+def test_a_sound_playing_is_returned() -> None:
+    assert _judge().play(0, None).trace == _COURSE
+    assert _judge().play(0, None, _COURSE).trace == _COURSE
+    assert _judge().play(0, 0, _COURSE).scene.stopped
+
+
+@pytest.mark.parametrize(
+    ("at", "course", "complaint"),
+    [
+        (None, _COURSE[:1], "step 1 was resume scenario, expected the end as before"),
+        (None, [*_COURSE, _COURSE[0]], "step 2 was the end, expected park scenario as before"),
+        (None, [_COURSE[0], ("resume", "a")], "step 1 was resume scenario, expected resume a as"),
+        (1, [("park", "b"), _COURSE[1]], "step 0 was park scenario, expected park b as before"),
+        (5, [*_COURSE, _COURSE[0]], "step 2 was the end, expected park scenario as before"),
+    ],
+)
+def test_another_course_than_before_is_refused(
+    at: int | None, course: list[Step], complaint: str
+) -> None:
+    with pytest.raises(UnrepeatableError, match=f"^under seed 0 {complaint}"):
+        _judge().play(0, at, course)
+
+
+def test_invariants_are_asked_in_order_after_the_scenarios_own_checks() -> None:
+    asked: list[str] = []
+
+    async def scenario(scene: Scene) -> None:
+        scene.afterwards(lambda: asked.append("own"))
+
+    invariants = [lambda scene: asked.append("first"), lambda scene: asked.append("second")]
+    _judge(scenario=scenario, invariants=invariants).play(0, None)
+    assert asked == ["own", "first", "second"]
+
+
+def test_an_expected_error_is_judged_like_any_other_end() -> None:
+    async def fail(scene: Scene) -> None:
+        raise BaseExceptionGroup("both", [ValueError("a"), ExceptionGroup("c", [KeyError("b")])])
+
+    def complain(scene: Scene) -> None:
+        assert scene.outcome != "raised"
+
+    playing = _judge(scenario=fail, raises=(ValueError, KeyError)).play(0, None)
+    assert playing.scene.outcome == "raised"
+    with pytest.raises(ScenarioFailedError, match="BaseExceptionGroup|ExceptionGroup: both"):
+        _judge(scenario=fail, raises=ValueError).play(0, None)
+    with pytest.raises(ScenarioFailedError, match="assert 'raised' != 'raised'"):
+        _judge(scenario=fail, raises=(ValueError, KeyError), invariants=[complain]).play(0, None)
