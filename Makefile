@@ -32,7 +32,7 @@ env-check:
 	@$(PYTHON) scripts/environment.py .venv/check check http local
 
 demo: env-demo
-	@.venv/demo/bin/python -m harness demo
+	@.venv/demo/bin/python -m harness demo $(ARGS)
 
 model: env-demo
 	@.venv/demo/bin/python -m harness demo --fetch-only

@@ -90,14 +90,15 @@ async def open_kept_nursery() -> AsyncIterator[trio.Nursery]:
         async with trio.open_nursery() as nursery:
             try:
                 yield nursery
-            except BaseException as error:  # raised below, once the children have ended
+            except BaseException as error:  # noqa: BLE001  # raised below, after the children
                 kept = error
-                if only_cancelled(error):
-                    raise  # whose cancellation it is, only the nursery can tell
     except BaseException as error:
-        if kept is None or only_cancelled(kept):
+        # Only a child can have raised this, or have been cancelled together with the body.
+        if kept is None:
             raise
         if not only_cancelled(error):
+            if only_cancelled(kept):
+                raise
             raise BaseExceptionGroup("the body and a child of it failed", [kept, error]) from None
-    if kept is not None and not only_cancelled(kept):
+    if kept is not None:
         raise kept

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final, TypedDict
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-DIRECTIVE: Final = re.compile(r"^\.\. rule::(?P<id>.*)$")
+DIRECTIVE: Final = re.compile(r"[\s*-]*\.\. rule::(?P<id>.*)")
 WELL_FORMED: Final = re.compile(r"R-[A-Z]+-[0-9]{2,}")
 
 
@@ -70,7 +70,7 @@ def read_rules(pages: Path) -> Iterator[Rule]:
     for page in sorted(pages.glob("*.rst")):
         lines = page.read_text("utf-8").splitlines()
         for number, line in enumerate(lines):
-            found = DIRECTIVE.match(line)
+            found = DIRECTIVE.fullmatch(line)
             if found:
                 options = lines[number + 1 : number + 2]
                 doc_only = [option.strip() for option in options] == [":doc:"]

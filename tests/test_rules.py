@@ -254,6 +254,13 @@ def test_no_rule_at_all_is_no_success() -> None:
     assert not rules.judge([], []).holds
 
 
+def test_a_rule_inside_of_something_else_is_a_rule_too(tmp_path: Path) -> None:
+    tmp_path.joinpath("sample.rst").write_text(
+        "* .. rule:: R-A-01\n\n  .. rule:: R-A-02\n", "utf-8"
+    )
+    assert [rule.id for rule in rules.read_rules(tmp_path)] == ["R-A-01", "R-A-02"]
+
+
 def test_pages_are_read_with_their_options(tmp_path: Path) -> None:
     tmp_path.joinpath("sample.rst").write_text(PAGE, "utf-8")
     assert list(rules.read_rules(tmp_path)) == [

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from harness._cli._demo import add_demo_parser
+from harness._cli._output import replace_unknown
 from harness._cli._run import add_run_parser
 
 __all__ = ["main"]
@@ -20,5 +22,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_run_parser(commands)
     add_demo_parser(commands)
     options = parser.parse_args(arguments)
+    replace_unknown(sys.stdout)
     code: int = options.command(options)
     return code

@@ -21,6 +21,7 @@ from harness._cli._child import LocalModelError
 from harness._cli._exit import ERROR, INTERRUPTED, USAGE
 from harness._cli._fetch import fetch_model, user_cache
 from harness._cli._folder import Folder, example_folder
+from harness._cli._output import discard_rest
 from harness._cli._scenes import Claim, Endpoint, Stage, play_abort, play_deadline, play_whole
 from harness._cli._show import Lines, Styles
 from harness._errors import HarnessError, UsageError
@@ -99,8 +100,7 @@ def demo_command(options: argparse.Namespace) -> int:
             restrict_keyboard_interrupt_to_checkpoints=True,
         )
     except BrokenPipeError:
-        # Nobody reads any more; without this the interpreter would write once more, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_rest(sys.stdout)
         return ERROR
     except (HarnessError, OSError) as error:
         print(f"harness demo: {error}", file=sys.stderr)

@@ -13,6 +13,7 @@ import trio
 from harness._bounds import check_count, check_seconds
 from harness._cli._exit import ERROR, EXIT_CODES, USAGE
 from harness._cli._interrupt import interruptible
+from harness._cli._output import discard_rest
 from harness._cli._show import JsonLines, Lines, Show
 from harness._errors import HarnessError, MissingExtraError
 from harness._toolset import Toolset
@@ -102,8 +103,7 @@ async def show_events(run: Run, show: Show) -> None:
         async for event in run.events:
             show.event(event)
     except BrokenPipeError:
-        # What is left in the buffer has to go somewhere, or the interpreter complains at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_rest(sys.stdout)
         run.abort("the output was closed")
 
 

@@ -66,7 +66,6 @@ class TextMachine:
     _armed: ResetReason | None = attrs.field(default=None, init=False)
     _emitted: bool = attrs.field(default=False, init=False)
     _marked: bool = attrs.field(default=False, init=False)
-    _lost: bool = attrs.field(default=False, init=False)
     _stale: bool = attrs.field(default=False, init=False)
     _finished: bool = attrs.field(default=False, init=False)
     _reset_count: int = attrs.field(default=0, init=False)
@@ -104,7 +103,7 @@ class TextMachine:
         """
         if self._marked or not self._emitted:
             return self._marked
-        return not self._surface.retractable or self._lost or self._spent
+        return not self._surface.retractable or self._stale or self._spent
 
     @property
     def _spent(self) -> bool:
@@ -184,7 +183,7 @@ class TextMachine:
             arrived = self._deliver(reset)
         finally:
             if not arrived:
-                self._stale = self._lost = True
+                self._stale = True
         return arrived
 
     def _deliver(self, event: TextDelta | TextReset) -> bool:

@@ -11,7 +11,7 @@ What proves this package proves yours too::
         await kit.run("Book me a room.")
 
     def test_booking_can_be_cancelled_anywhere() -> None:
-        cancel_everywhere(scenario, invariants=RUN_INVARIANTS, minimum=40)
+        cancel_everywhere(scenario, invariants=RUN_INVARIANTS, minimum=25)
 
 Everything runs in virtual time and in one fixed order of tasks, so a failure repeats. The pytest
 plugin is `harness.testing.pytest_plugin`; it is not imported here.

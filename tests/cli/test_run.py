@@ -334,3 +334,18 @@ def test_a_terminal_gets_colours_and_a_pipe_none() -> None:
         Lines(output).event(ToolFinished(call_id="c", name="x", outcome="completed", duration=0))
         shown.append(output.getvalue())
     assert shown == ["✓ x completed (0.00 s)\n", "\x1b[32m✓ x completed (0.00 s)\x1b[0m\n"]
+
+
+@pytest.mark.rule("R-CLI-02")
+async def test_a_terminal_without_our_marks_gets_others() -> None:
+    script = in_turn([calls(("shout", '{"text": "hi"}')), text("ü")])
+    async with open_server(script) as server:
+        done = await trio.run_process(
+            command(server, "--tools", f"{TOOLS}:shout"),
+            capture_stdout=True,
+            check=False,
+            env={**environment(), "PYTHONIOENCODING": "ascii"},
+            cwd=ROOT,
+        )
+    assert done.returncode == 0
+    assert done.stdout.decode("ascii").splitlines()[1].startswith("? shout completed")

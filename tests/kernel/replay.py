@@ -78,7 +78,7 @@ class _Pushing(Supervisor):
 async def told() -> list[bytes]:
     """Run it, and return what it told."""
 
-    @tool(pool="trees")
+    @tool
     async def birch(context: CallContext[object]) -> Outcome:
         await trio.sleep(1)
         context.tell(FlushDue())
@@ -86,8 +86,8 @@ async def told() -> list[bytes]:
 
     tools = [
         birch,
-        timed(1, failing_tool(ValueError("rotten"), "ash", pool="trees")),
-        *(slow_tool(1, name, pool="trees") for name in NAMES[2:]),
+        timed(1, failing_tool(ValueError("rotten"), "ash")),
+        *(slow_tool(1, name) for name in NAMES[2:]),
     ]
     asking = tool_call_turn(
         [tool_call(name, {"height": 7, "name": name}) for name in (*NAMES, *NAMES)],
@@ -101,7 +101,7 @@ async def told() -> list[bytes]:
         streamed(final_answer("All.")),
         final_answer("So."),
     ]
-    limiters, emitter, ids = Limiters(2, pools={"trees": 3}, total=4), Emitter(), counting_ids()
+    limiters, emitter, ids = Limiters(1, total=4), Emitter(), counting_ids()
     reader = emitter.open_reader()
     async with trio.open_nursery() as nursery:
         for _ in range(2):

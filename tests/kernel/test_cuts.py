@@ -141,7 +141,7 @@ def test_a_rich_run_can_be_stopped_everywhere(stop: str) -> None:
                 scene.on_cut(opened.abort if stop == "abort" else lambda: expire(opened))
             await opened.wait()
 
-    report = cancel_everywhere(scenario, invariants=RUN_INVARIANTS, seeds=range(2), minimum=180)
+    report = cancel_everywhere(scenario, invariants=RUN_INVARIANTS, minimum=180)
     assert report.completed if stop != "outer" else report.cancelled
 
 

@@ -48,7 +48,7 @@ SPENT = Usage(input=7, output=2)
 
 
 class _Log(Journal):
-    """Takes *seconds* for each message and notes it; refuses the result of one call."""
+    """Takes *seconds* and a few steps for each message, and refuses one of them, once."""
 
     def __init__(self, seconds: float = 0.0, *, refuses: str | None = None) -> None:
         self.seconds = seconds
@@ -57,17 +57,20 @@ class _Log(Journal):
         self.ordinals: list[tuple[str, int]] = []
 
     async def accept_assistant(self, message: Message) -> None:
-        await trio.sleep(self.seconds)
-        if self.refuses == "assistant":
-            raise OSError("the log is full")
-        self.taken.append(message)
+        await self._take("assistant", message)
 
     async def accept_result(self, message: Message, ordinal: int) -> None:
+        await self._take(message["tool_call_id"], message)
+        self.ordinals.append((message["tool_call_id"], ordinal))
+
+    async def _take(self, name: str, message: Message) -> None:
         await trio.sleep(self.seconds)
-        if self.refuses == message["tool_call_id"]:
+        for _ in range(3):
+            await trio.lowlevel.checkpoint()
+        if name == self.refuses:
+            self.refuses = None
             raise OSError("the log is full")
         self.taken.append(message)
-        self.ordinals.append((message["tool_call_id"], ordinal))
 
 
 def logged(messages: Sequence[Message]) -> list[Message]:
@@ -275,10 +278,14 @@ def test_wherever_a_run_is_stopped_the_transcript_has_what_the_journal_has(
 
 
 @pytest.mark.rule("R-LOOP-37", "R-LOOP-38")
-def test_wherever_a_slow_journal_is_cut_off_the_transcript_has_what_it_has() -> None:
+@pytest.mark.parametrize("settle_timeout", [0.0, 6.0])
+def test_wherever_a_slow_journal_is_cut_off_the_transcript_has_what_it_has(
+    settle_timeout: float,
+) -> None:
     async def scenario(scene: Scene) -> None:
         log = _Log(4.0)
-        kit = run_harness([named("a", "b", "c"), DONE], journal=log, settle_timeout=6.0)
+        script = [named("a", "b", "c"), DONE]
+        kit = run_harness(script, journal=log, settle_timeout=settle_timeout)
 
         @scene.afterwards
         def check() -> None:

@@ -19,6 +19,7 @@ from harness import (
     user_message,
 )
 from harness._json import encode_text
+from harness._messages import INTERRUPTED_TEXT, failure_envelope
 from harness.errors import CompletionDefectError, ModelContractError
 from harness.events import ToolStarted
 from harness.testing import (
@@ -153,6 +154,19 @@ async def test_a_host_that_keeps_repeated_ids_has_each_call_run_and_answered() -
     assert contents == ['{"success":true,"data":1}', '{"success":true,"data":2}']
     assert result.stop_reason == "done"
     assert load_state(dump_state(result.state)).messages == result.state.messages
+
+
+@pytest.mark.rule("R-MODEL-05")
+async def test_calls_of_one_id_are_each_stopped(autojump_clock: MockClock) -> None:
+    (message,) = twice("a")
+    model = played(ModelTurn(message=message))
+    kit = run_harness([], model=model, tools=[held_tool("look")], assembly=Assembly(ids="keep"))  # type: ignore[arg-type]
+    async with kit.open() as run:
+        await trio.testing.wait_all_tasks_blocked()
+        run.abort()
+        await run.wait()
+    contents = [each["content"] for each in run.state.messages if each["role"] == "tool"]
+    assert contents == [failure_envelope(INTERRUPTED_TEXT, "interrupted")] * 2
 
 
 @pytest.mark.rule("R-MODEL-05")

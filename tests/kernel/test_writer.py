@@ -160,14 +160,19 @@ async def test_without_a_journal_appending_is_no_checkpoint_and_a_stop_changes_n
 
 
 class _Slow(Journal):
-    """A log that has a message from the moment in which it returns, and may be cut before."""
+    """A log that has a message from the moment in which it returns, and may be cut before.
+
+    It ends in a few steps with no time between them, so that a stop can come in the very step
+    after which it returns.
+    """
 
     def __init__(self) -> None:
         self.taken: list[Message] = []
 
     async def accept_assistant(self, message: Message) -> None:
-        await trio.lowlevel.checkpoint()
         await trio.sleep(1)
+        for _ in range(3):
+            await trio.lowlevel.checkpoint()
         self.taken.append(message)
 
     async def accept_result(self, message: Message, ordinal: int) -> None:

@@ -15,9 +15,9 @@ KEPT: list[object] = []
 ORDERS: set[tuple[int, ...]] = set()
 
 
-async def numbers() -> AsyncIterator[int]:
-    yield 1
-    yield 2
+async def numbers() -> AsyncIterator[int]:  # noqa: ASYNC900, ASYNC911  # what not to do
+    yield 1  # noqa: ASYNC911
+    yield 2  # noqa: ASYNC911
 
 
 async def the_order() -> tuple[int, ...]:

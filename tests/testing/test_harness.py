@@ -142,8 +142,8 @@ async def test_what_the_body_raises_comes_out_and_the_run_is_over() -> None:
     error = KeyError("body")
     with pytest.raises(KeyError) as caught:
         async with kit.open() as run:
-            while not held.started:
-                await trio.lowlevel.checkpoint()
+            await trio.testing.wait_all_tasks_blocked()
+            assert held.started == 1
             raise error
     assert caught.value is error
     assert run.result.stop_reason == "aborted"

@@ -1,9 +1,12 @@
+import inspect
 import re
+import textwrap
 from collections.abc import Callable
 
 import pytest
 import trio
 
+import harness.testing
 from harness import Journal
 from harness._messages import Message
 from harness.testing import (
@@ -158,7 +161,7 @@ def test_work_that_starts_when_a_stop_was_swallowed_is_found() -> None:
     async def scenario(scene: Scene) -> None:
         try:
             await trio.sleep(1)
-        except trio.Cancelled:
+        except trio.Cancelled:  # noqa: ASYNC103  # the bug
             scene.started("compensation")
 
     with pytest.raises(ScenarioFailedError, match=r"\['compensation'\] started after the stop"):
@@ -199,3 +202,13 @@ def test_before_there_is_a_harness_every_invariant_holds() -> None:
     scene.outcome = "cancelled"
     for invariant in RUN_INVARIANTS:
         assert invariant(scene) is None
+
+
+@pytest.mark.rule("R-KIT-08")
+def test_the_example_of_the_package_runs_as_it_is_printed() -> None:
+    text = inspect.getdoc(harness.testing) or ""
+    example = re.search(r"::\n\n((?:    .*\n|\n)+)", text)
+    assert example
+    names: dict[str, Callable[[], None]] = {}
+    exec(f"from harness.testing import *\n{textwrap.dedent(example[1])}", names)
+    names["test_booking_can_be_cancelled_anywhere"]()

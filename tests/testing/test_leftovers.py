@@ -13,6 +13,7 @@ async def test_no_task_is_left_once_its_nursery_has_ended() -> None:
     assert_no_tasks_left()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.lowlevel.checkpoint)
+        nursery.start_soon(trio.lowlevel.checkpoint)
     assert_no_tasks_left()
 
 
@@ -33,6 +34,7 @@ async def test_a_task_of_a_task_is_left_and_its_place_is_named() -> None:
     async def start_another() -> None:
         async with trio.open_nursery() as inner:
             inner.start_soon(wait_here)
+            await trio.sleep_forever()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(start_another)

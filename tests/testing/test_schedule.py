@@ -1,4 +1,5 @@
 import random
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,7 +9,7 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from harness._errors import InternalError
+from harness._errors import InternalError, MissingExtraError
 from harness.testing import Schedule, schedule, schedules
 from harness.testing._schedule import lift_shields
 
@@ -107,6 +108,22 @@ def test_afterwards_the_scheduler_is_as_it_was(outside: Schedule, inside: Schedu
         raise ZeroDivisionError
     after = (scheduler._r, scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r.getstate())
     assert after == before
+
+
+@pytest.mark.parametrize("order", [0, (1,)])
+def test_the_flag_without_which_no_source_counts_is_set(
+    monkeypatch: pytest.MonkeyPatch, order: Schedule
+) -> None:
+    monkeypatch.setattr(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", False)
+    with schedule(order):
+        assert trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING is True
+    assert trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING is False
+
+
+def test_without_hypothesis_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'trio-harness\[test\]'"):
+        schedules()
 
 
 @pytest.mark.parametrize("order", [True, 1.5, "0", (1, 2.0), (True,), [1], None])

@@ -3,6 +3,7 @@ from collections.abc import Callable
 import pytest
 import trio
 
+from harness.kernel import Limiters
 from harness.testing import (
     FakeTool,
     blocking_tool,
@@ -147,17 +148,20 @@ async def test_a_blocking_tool_blocks_a_thread_until_it_is_released() -> None:
 @pytest.mark.rule("R-KIT-18")
 async def test_an_abandoned_blocking_tool_is_left_in_its_thread() -> None:
     fake = blocking_tool(abandon=True)
-    kit = run_harness([tool_call_turn([tool_call("block")])], tools=[fake])
+    limiters = Limiters(1)
+    kit = run_harness([tool_call_turn([tool_call("block")])], tools=[fake], limiters=limiters)
     try:
         async with kit.open() as run:
             await fake.wait_entered()
             run.abort()
-        assert kit.limiters.borrowed == 1
+        assert limiters.borrowed == 1
         assert _ends(fake) == ["running"]
     finally:
         fake.release()
-    while kit.limiters.borrowed:
-        await trio.lowlevel.checkpoint()
+    # Its permit comes back when its thread has ended.
+    permit = limiters.permit("block")
+    await permit.take()
+    permit.release()
     assert _ends(fake) == ["returned"]
 
 

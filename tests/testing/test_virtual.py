@@ -1,8 +1,9 @@
+import contextlib
 import math
 import re
 import threading
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
@@ -10,6 +11,7 @@ from trio.testing import MockClock
 
 from harness.testing import DeadlockError, LeftoverError, run_virtual
 from harness.testing._virtual import run_watched
+from tests.testing.plugin_sample import numbers
 
 
 async def _wait_for_ever() -> None:
@@ -28,10 +30,8 @@ async def _wait_with_children() -> None:
 
 
 async def _swallow_and_wait() -> None:
-    try:
+    with contextlib.suppress(trio.Cancelled):  # what not to do
         await trio.Event().wait()
-    except trio.Cancelled:
-        return
 
 
 def test_a_day_takes_no_time_and_the_result_comes_back() -> None:
@@ -134,10 +134,6 @@ def test_a_task_outside_of_every_nursery_is_left_behind() -> None:
 def test_an_async_generator_left_suspended_is_left_behind() -> None:
     kept: list[object] = []
 
-    async def numbers() -> AsyncIterator[int]:
-        yield 1
-        yield 2
-
     async def main() -> None:
         generator = numbers()
         kept.append(generator)
@@ -149,10 +145,6 @@ def test_an_async_generator_left_suspended_is_left_behind() -> None:
 
 @pytest.mark.rule("R-KIT-15")
 def test_an_async_generator_dropped_in_the_middle_is_left_behind() -> None:
-    async def numbers() -> AsyncIterator[int]:
-        yield 1
-        yield 2
-
     async def main() -> None:
         await anext(numbers())
 
@@ -182,13 +174,10 @@ def test_an_unclosed_socket_is_left_behind(cyclic: bool) -> None:
 
 
 def test_what_was_finished_is_not_left_behind() -> None:
-    async def numbers() -> AsyncIterator[int]:
-        yield 1
-        yield 2
-
     async def main() -> list[int]:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.sleep, 1)
+            nursery.start_soon(trio.sleep, 2)
         return [number async for number in numbers()]
 
     assert run_virtual(main) == [1, 2]
@@ -199,4 +188,14 @@ def test_other_warnings_go_on_as_they_would_have() -> None:
         warnings.warn("mind the gap", UserWarning, stacklevel=1)
 
     with pytest.warns(UserWarning, match="mind the gap"):
+        run_virtual(main)
+
+
+@pytest.mark.rule("R-KIT-14")
+def test_a_deadlock_of_a_task_outside_of_every_nursery_ends_too() -> None:
+    async def main() -> None:
+        trio.lowlevel.spawn_system_task(_wait_behind_a_shield)
+        await trio.lowlevel.checkpoint()
+
+    with pytest.raises(DeadlockError, match="in _wait_behind_a_shield"):
         run_virtual(main)
