@@ -69,7 +69,7 @@ check-lint: env-check
 # a finally (102) and a swallowed cancellation (103, 104). The 900s are off unless named. Left out:
 #   910  a checkpoint on every path: a port with nothing to do has none, and between recording an
 #        outcome and appending it there may be none; docstrings say where there is no checkpoint
-#   124  in tests: an async function without await is what a tool or a model often is there
+#   124  outside the package: a tool or a model of a test is often an async function without await
 ASYNC = --enable=ASYNC,ASYNC900,ASYNC911,ASYNC912,ASYNC913
 
 check-async: env-check

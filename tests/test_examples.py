@@ -57,6 +57,7 @@ def test_a_script_prints_what_its_page_says(name: str, tmp_path: Path) -> None:
     assert ended.stdout == printed(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hotel", "code"), [("hotel", 0), ("leaky_hotel", 1)])
 def test_the_hotels_tests_find_the_leak_and_pass_without_it(
     hotel: str, code: int, tmp_path: Path

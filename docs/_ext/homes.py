@@ -5,9 +5,9 @@ level if that shows it, else the package that does. ::
 
     .. home:: harness.kernel
 
-describes all that lives in a module, its type aliases and tables too, which autodoc passes over
-when they come from elsewhere. References to type aliases, which annotations keep as bare names, and
-to private modules are sent to the home.
+describes all that lives in a module, its type aliases and constants too, which autodoc passes over
+when they come from elsewhere. Signatures name a type alias instead of spelling it out, and
+references to aliases and to private modules are sent to the home.
 
 Setting ``__module__`` on the objects would say the same without this file, but msgspec and attrs
 resolve a class's annotations in the module which that names.
@@ -16,36 +16,22 @@ resolve a class's annotations in the module which that names.
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
-from collections.abc import Iterator
+import typing
+from collections.abc import Callable, Iterator
 from types import ModuleType
+from typing import Final
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
-from sphinx.util.typing import ExtensionMetadata
+from sphinx.util.typing import ExtensionMetadata, stringify_annotation
 
 import harness
-
-
-class JSON:
-    """A JSON value: a dictionary with text as keys, a list, text, a number, a boolean or None."""
-
-    # Stands in for the alias of that name, whose recursive definition would fill a line each time.
-    __module__ = "harness"
-
-
-IN_FULL = "dict[str, JSON] | list[JSON] | str | int | float | bool | None"
-
-
-def name_json() -> None:
-    """Let every annotation of the package say JSON."""
-    alias = harness.JSON
-    for name, module in sorted(sys.modules.items()):
-        if name.partition(".")[0] == "harness" and vars(module).get("JSON") is alias:
-            vars(module)["JSON"] = JSON
 
 
 def public_modules() -> Iterator[ModuleType]:
@@ -61,21 +47,71 @@ def shown_at() -> dict[str, str]:
     return {name: module.__name__ for module in public_modules() for name in module.__all__}
 
 
+def name_aliases() -> dict[str, object]:
+    """Let every annotation of the package name an alias; return what the aliases stand for.
+
+    Annotations are read when the pages are built, so a class of the alias's name, put in its place
+    in every module, is what they then find.
+    """
+    homes = shown_at()
+    aliases = {
+        name: getattr(sys.modules[home], name)
+        for name, home in homes.items()
+        if typing.get_origin(getattr(sys.modules[home], name)) is not None
+    }
+    aliases["JSON"] = harness.JSON  # recursive, so it is a text until it is used
+    for name, value in aliases.items():
+        stand_in = type(name, (), {"__module__": homes[name]})
+        for module in package_modules():
+            if vars(module).get(name) is value:
+                vars(module)[name] = stand_in
+    return aliases
+
+
+def in_full(alias: str) -> str:
+    """Return what *alias* stands for, as autodoc would write it."""
+    value = ALIASES[alias]
+    return value if isinstance(value, str) else stringify_annotation(value, "smart")
+
+
+def package_modules() -> list[ModuleType]:
+    """Return all modules of the package that are imported, private ones too."""
+    return [
+        each for name, each in sorted(sys.modules.items()) if name.partition(".")[0] == "harness"
+    ]
+
+
+def words_under(name: str) -> list[str]:
+    """Return what the source says under the alias or constant *name*; nothing if it is silent."""
+    for module in package_modules():
+        docs = ModuleAnalyzer.for_module(module.__name__).find_attr_docs()
+        if ("", name) in docs:
+            return docs["", name]
+    return []
+
+
 class Home(SphinxDirective):
     """Describe what lives in one public module."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Return what autodoc makes of the module, then of its aliases and tables."""
+        """Return what autodoc makes of the module, then its aliases and constants."""
         name = self.arguments[0]
         module = importlib.import_module(name)
         self.env.temp_data["harness:home"] = name
         lines = [f".. automodule:: {name}", ""]
         for each in module.__all__:
-            value = getattr(module, each)
-            if self.config.harness_homes[each] == name and not _is_code(value):
-                lines += [f".. autodata:: {name}.{each}", "   :no-value:", ""]
+            if self.config.harness_homes[each] != name:
+                continue
+            if each in ALIASES:
+                lines += [f".. py:type:: {each}", f"   :module: {name}"]
+                lines += [f"   :canonical: {in_full(each)}", ""]
+            elif not _is_code(getattr(module, each)):
+                lines += [f".. py:data:: {each}", f"   :module: {name}", ""]
+            else:
+                continue
+            lines += [*(f"   {line}" for line in words_under(each)), ""]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
@@ -90,6 +126,8 @@ def skip_what_lives_elsewhere(
     if what != "module" or "harness:home" not in app.env.temp_data:
         # Keys of a message that are no identifiers cannot be described one by one.
         return None if name.isidentifier() else True
+    if name in ALIASES:
+        return True  # described below the rest of its home
     home = app.config.harness_homes.get(name)
     return home != app.env.temp_data["harness:home"] or None
 
@@ -131,15 +169,21 @@ def plain_signature(
         return "", ""
     if signature is None:
         return None
-    shown = signature.replace("= NOTHING", "= ...")
-    while IN_FULL in shown:
-        shown = shown.replace(IN_FULL, "JSON")
+    # What attrs has written keeps no names, and the default of a port is nothing to read.
+    shown = re.sub("= (NOTHING|<[^<>]*>)", "= ...", signature)
+    for alias, value in ALIASES.items():
+        # Any function of the same shape would be taken for one.
+        while typing.get_origin(value) is not Callable and in_full(alias) in shown:
+            shown = shown.replace(in_full(alias), alias)
     return shown, returns
+
+
+ALIASES: Final = name_aliases()
+"""What each public type alias stands for."""
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Adjust autodoc."""
-    name_json()
     app.add_directive("home", Home)
     app.add_config_value("harness_homes", shown_at(), "env")
     app.connect("autodoc-skip-member", skip_what_lives_elsewhere)

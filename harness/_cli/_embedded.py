@@ -21,9 +21,6 @@ START_WITHIN = 60.0
 """Seconds that the server gets to load its model."""
 _SETTINGS: Mapping[str, int] = {"max_tokens": 120, "temperature": 0}
 """So small a model does not always find an end by itself."""
-_HEADERS: Mapping[str, str] = {"connection": "close"}
-"""The server offers to keep a connection and then closes it after each stream. A client that
-believes it may send its next request into the closing."""
 
 
 @attrs.frozen
@@ -62,9 +59,7 @@ async def open_embedded(
             took = trio.current_time() - begun
             name = model_path.name.partition(".")[0]
             about = f"{name} on a server of its own (process {server.pid}), up in {took:.1f} s"
-            async with ChatModel(
-                MODEL_NAME, base_url=server.base_url, settings=_SETTINGS, headers=_HEADERS
-            ) as model:
+            async with ChatModel(MODEL_NAME, base_url=server.base_url, settings=_SETTINGS) as model:
                 yield Endpoint(model=model, watch=SlotWatch(server), about=about)
     if starting.cancelled_caught:
         raise LocalModelError(f"the model server did not start, expected it in {START_WITHIN:g} s")

@@ -6,8 +6,9 @@ of each exchange, which httpx2 reports as it happens.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import TypeAlias
 
 import attrs
 import trio
@@ -23,6 +24,8 @@ from harness._cli._scenes import Endpoint
 from harness.providers import ChatModel
 
 __all__ = ["OpenRequests", "open_remote"]
+
+_Trace: TypeAlias = Callable[[str, Mapping[str, object]], Awaitable[None]]
 
 
 @attrs.define(eq=False)
@@ -45,9 +48,16 @@ class OpenRequests:
 
     async def attach(self, request: httpx2.Request) -> None:
         """Count *request*; an event hook of a client."""
-        request.extensions["trace"] = self._trace
+        theirs: _Trace | None = request.extensions.get("trace")
 
-    async def _trace(self, event: str, _: Mapping[str, object]) -> None:
+        async def trace(event: str, details: Mapping[str, object]) -> None:
+            self._note(event)
+            if theirs is not None:  # the model's own, which may raise: counted is counted then
+                await theirs(event, details)
+
+        request.extensions["trace"] = trace
+
+    def _note(self, event: str) -> None:
         # The protocol's name stands before the dot. A reply that was cut short takes its
         # connection with it; one that was read to its end leaves it for the next request.
         match event.partition(".")[2]:

@@ -38,7 +38,7 @@ def add_run_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]
         nargs="*",
         default=[],
         metavar="MODULE:NAME",
-        help="a tool, a function, a list of them, or a toolset",
+        help="a tool, a function, a list of them, or a toolset; put the question before it",
     )
     parser.add_argument("--deadline", type=float, default=None, help="seconds for the whole run")
     parser.add_argument("--max-turns", type=int, default=30, help="completions at the most")

@@ -68,13 +68,15 @@ class Leg:
             state.pause = None
             return None
         batch, place = self._paused_batch(pause)
-        if self.tools.stop.aborted:
-            # Aborted before the start: the pause is withdrawn.
-            state.pause = None
-            batch.reopen(place, pause)
-            await batch.close()
-            return first_reason("aborted")
-        await trio.lowlevel.checkpoint()
+        try:
+            await trio.lowlevel.checkpoint()
+        finally:
+            if self.tools.stop.aborted:
+                # Aborted before the batch was entered: the pause is withdrawn.
+                state.pause = None
+                batch.reopen(place, pause)
+                # ASYNC102: close() awaits nothing but the journal, in a shield with a deadline
+                await batch.close()  # noqa: ASYNC102
         if not pause.replies:
             return first_reason("open_calls")
         turn = TurnRecord(batch.batch.turn_id, counted=True)

@@ -55,6 +55,7 @@ OUTCOME_ROWS: tuple[OutcomeRow, ...] = (
     OutcomeRow("cut", False, "interrupted", "interrupted", "time_limit"),
     OutcomeRow("cut", True, "interrupted", "interrupted", "interrupted"),
 )
+"""What each thing that may leave a tool is taken for; a value is what it says."""
 
 _ROWS: Final = {(row.left, row.stopped): row for row in OUTCOME_ROWS}
 

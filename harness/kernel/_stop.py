@@ -61,6 +61,7 @@ STOP_ORDER: tuple[StopRow, ...] = (
     StopRow("checkpoint", "checkpointed", "the boundary port said so"),
     StopRow("finished", "done", "the model asked for nothing more"),
 )
+"""Every way in which a leg may end, the foremost first."""
 
 
 def first_reason(*facts: Fact | None) -> StopReason | None:

@@ -9,11 +9,11 @@ reply is nothing but silence.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import attrs
 import msgspec
@@ -33,9 +33,17 @@ from harness.providers._http import (
     open_reply,
 )
 from harness.providers._sse import MAX_EVENT_BYTES, EventDecoder
-from harness.providers._wire import check_settings, encode_request, request_headers
+from harness.providers._wire import (
+    check_settings,
+    encode_request,
+    request_headers,
+    secrets_in,
+)
 
 __all__ = ["ChatModel"]
+
+_UNSECRET_HEADERS: Final = ("accept", "accept-encoding", "connection", "user-agent")
+"""What a client sends of its own; to hide ``keep-alive`` would garble every text."""
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
@@ -88,8 +96,16 @@ class ChatModel:
         self._sent_headers = request_headers(
             self._headers, api_key=self._api_key, stream=self._stream
         )
-        secrets = [self._api_key or "", *self._headers.values(), *self._url.params.values()]
-        self._redact = Redaction(secrets)
+        self._redact = Redaction(self._secrets())
+
+    def _secrets(self) -> Iterator[str]:
+        yield self._api_key or ""
+        yield from secrets_in(self._headers, self._url.query.decode())
+        if self._client is not None:
+            theirs = dict(self._client.headers)
+            for name in _UNSECRET_HEADERS:
+                theirs.pop(name, None)
+            yield from secrets_in(theirs, str(self._client.params))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} at {self._url.host!r}>"

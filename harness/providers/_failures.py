@@ -164,10 +164,16 @@ def status_failure(
 
     *body* may be cut anywhere.
     """
+    headers = tuple(headers)
     error = _error_of_body(body)
-    said = f" and said {_quoted(error.message, redact)}" if error.message else ""
+    place = next((value for name, value in headers if name.lower() == "location"), "")
+    seen = f"the provider answered with status {status}"
+    if place and 300 <= status <= 399:  # most often the address is not quite the right one
+        seen += f", a redirect to {_quoted(place, redact)}"
+    if error.message:
+        seen += f" and said {_quoted(error.message, redact)}"
     return ProviderError(
-        f"the provider answered with status {status}{said}, expected a completion",
+        f"{seen}, expected a completion",
         kind="http",
         category=category_of(status),
         phase="headers",

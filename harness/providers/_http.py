@@ -16,7 +16,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import attrs
 import trio
@@ -30,6 +30,7 @@ from harness._errors import (
     UsageError,
 )
 from harness.providers._failures import QUOTE_LENGTH, Redaction, WireError
+from harness.providers._steps import KeptConnectionError, Steps
 
 try:
     import httpx2
@@ -73,6 +74,8 @@ class TransportRow:
     category: ErrorCategory
     phase: ErrorPhase | None
     """None: as far as the call had come."""
+    is_end: bool = False
+    """Whether it may mean that a connection ended, and nothing else was wrong."""
 
 
 TRANSPORT_ROWS: Final = (
@@ -98,17 +101,38 @@ TRANSPORT_ROWS: Final = (
     TransportRow(
         error=httpx2.WriteTimeout, kind="network", category="unreachable", phase="request"
     ),
-    TransportRow(error=httpx2.WriteError, kind="network", category="unreachable", phase="request"),
+    TransportRow(
+        error=httpx2.WriteError,
+        kind="network",
+        category="unreachable",
+        phase="request",
+        is_end=True,
+    ),
+    TransportRow(
+        error=httpx2.ReadError, kind="network", category="unreachable", phase=None, is_end=True
+    ),
+    TransportRow(
+        error=httpx2.RemoteProtocolError,
+        kind="network",
+        category="unreachable",
+        phase=None,
+        is_end=True,
+    ),
     TransportRow(error=httpx2.RequestError, kind="network", category="unreachable", phase=None),
 )
 """The first row whose class fits counts. A timeout can only come from a caller's own transport."""
+
+
+def transport_row(error: httpx2.RequestError) -> TransportRow:
+    """Return what *error* means."""
+    return next(each for each in TRANSPORT_ROWS if isinstance(error, each.error))
 
 
 def transport_failure(
     error: httpx2.RequestError, *, phase: ErrorPhase, redact: Redaction
 ) -> ProviderError:
     """Return the failure that *error* is; *phase* says how far the call had come."""
-    row = next(each for each in TRANSPORT_ROWS if isinstance(error, each.error))
+    row = transport_row(error)
     detail = redact(str(error))[:QUOTE_LENGTH] or "no detail"
     return ProviderError(
         f"the call to the provider ended with {type(error).__name__} ({detail}), expected a reply",
@@ -116,6 +140,12 @@ def transport_failure(
         category=row.category,
         phase=row.phase or phase,
     )
+
+
+def _cause(error: httpx2.RequestError, redact: Redaction) -> httpx2.RequestError | None:
+    """Return *error* as the cause of its failure, or None if a secret would be seen there."""
+    # A parser quotes what it could not read, and a traceback shows causes.
+    return error if redact(str(error)) == str(error) else None
 
 
 def open_client(url: URL) -> AsyncClient:
@@ -142,36 +172,71 @@ def completions_url(base_url: str) -> URL:
     """
     try:
         url = httpx2.URL(base_url)
-    except (httpx2.InvalidURL, TypeError) as error:
-        raise UsageError(f"base_url is {base_url!r}, expected an address: {error}") from None
-    if url.userinfo:  # not shown: it is a secret
+        url.raw_host.decode().encode("idna")  # or looking it up raises what is no network failure
+    except (httpx2.InvalidURL, TypeError, UnicodeError) as error:
+        shown = _shown(base_url)
+        why = f": {error}" if shown == repr(base_url) else ""
+        raise UsageError(f"base_url is {shown}, expected an address{why}") from None
+    if url.userinfo:
         raise UsageError("base_url has a user in it, expected the credentials in headers")
     if url.scheme not in ("http", "https") or not url.host or url.fragment:
-        raise UsageError(f"base_url is {base_url!r}, expected 'http://…' or 'https://…'")
+        raise UsageError(f"base_url is {_shown(base_url)}, expected 'http://…' or 'https://…'")
+    if url.port is not None and not 0 < url.port < 2**16:
+        raise UsageError(f"base_url has the port {url.port}, expected one from 1 to 65535")
     return url.copy_with(path=url.path.rstrip("/") + "/chat/completions")
 
 
-class _Closable(Protocol):
-    async def aclose(self) -> None: ...
+def _shown(base_url: object) -> str:
+    """Return the repr of *base_url* without what may be secret in it: a user and a query."""
+    if not isinstance(base_url, str):
+        return repr(base_url)
+    user, at, place = base_url.rpartition("@")
+    place, mark, query = place.partition("?")
+    return repr(f"{user and '…'}{at}{place}{mark}{query and '…'}")
 
 
-@attrs.define(eq=False)
-class _SetupGuard:
-    """Closes a connection that did not get as far as TLS.
+@attrs.frozen(repr=False, eq=False, kw_only=True)
+class _Post:
+    """A request that is sent once, or once more."""
 
-    httpx2 closes the socket of a handshake that failed, but not of one that was cancelled: that
-    one stays open until the garbage collector finds it. The transport reports each of its steps
-    to the request's ``trace``, and so the socket can be closed in the very step that was cut.
-    """
+    client: AsyncClient
+    url: URL
+    headers: Mapping[str, str]
+    body: bytes
 
-    _socket: _Closable | None = attrs.field(init=False, default=None)
+    async def open(self) -> httpx2.Response:
+        """Return the response, whose body is still to come.
 
-    async def __call__(self, step: str, details: Mapping[str, object]) -> None:
-        """Note one step of the transport. A checkpoint only if it closes something."""
-        if step.endswith(".connect_tcp.complete"):
-            self._socket = cast(_Closable, details["return_value"])
-        elif step.endswith(".failed") and not step.startswith("http") and self._socket is not None:
-            await self._socket.aclose()  # once HTTP is spoken, the connection does so itself
+        A checkpoint. Cancelled at once wherever it is: between two tries there is no connection.
+
+        Raises:
+            UsageError: the client is closed.
+            httpx2.RequestError: there was no response.
+        """
+        steps = Steps()
+        try:
+            return await self._send(steps)
+        except httpx2.RequestError as error:
+            if not (steps.lost and transport_row(error).is_end):
+                raise
+        steps = Steps(refusals=KEPT_CONNECTIONS)
+        while True:  # noqa: ASYNC913  each try is a checkpoint, also one that is refused
+            with suppress(KeptConnectionError):
+                return await self._send(steps)
+
+    async def _send(self, steps: Steps) -> httpx2.Response:
+        if self.client.is_closed:
+            raise UsageError("the client of the model is closed, expected an open one")
+        request = self.client.build_request(
+            "POST",
+            self.url,
+            content=self.body,
+            headers=self.headers,
+            timeout=None,
+            extensions={"trace": steps},
+        )
+        # Followed, a redirect could make another request of it, or carry the key elsewhere.
+        return await self.client.send(request, stream=True, follow_redirects=False)
 
 
 @attrs.define(eq=False)
@@ -198,7 +263,8 @@ class Reply:
         try:
             return await anext(self._pieces, None)
         except httpx2.RequestError as error:
-            raise transport_failure(error, phase=self.phase, redact=self._redact) from error
+            failure = transport_failure(error, phase=self.phase, redact=self._redact)
+            raise failure from _cause(error, self._redact)
 
     async def read(self, limit: int) -> bytes:
         """Return the whole body.
@@ -265,18 +331,12 @@ async def open_reply(
     Raises:
         ProviderError: there was no reply.
     """
-    request = client.build_request(
-        "POST",
-        url,
-        content=body,
-        headers=headers,
-        timeout=None,
-        extensions={"trace": _SetupGuard()},
-    )
+    post = _Post(client=client, url=url, headers=headers, body=body)
     try:
-        response = await client.send(request, stream=True)
+        response = await post.open()
     except httpx2.RequestError as error:
-        raise transport_failure(error, phase="headers", redact=redact) from error
+        failure = transport_failure(error, phase="headers", redact=redact)
+        raise failure from _cause(error, redact)
     reply = Reply(
         status=response.status_code,
         headers=tuple(response.headers.multi_items()),

@@ -10,18 +10,19 @@ of its model.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
+from urllib.parse import unquote_plus
 
 from harness._errors import UsageError
 from harness._json import JSON, encode
 from harness._messages import wire_message
 from harness._model import ModelRequest
 
-__all__ = ["check_settings", "encode_request", "request_headers"]
+__all__ = ["check_settings", "encode_request", "request_headers", "secrets_in"]
 
 _OWNED: Final = {
-    "model": "ChatModel.model",
+    "model": "ChatModel.name",
     "messages": "ModelRequest.messages",
     "stream": "ChatModel.stream",
     "tools": "ModelRequest.tools",
@@ -103,6 +104,21 @@ def request_headers(
         _check_value(f"the header {name!r}", value)
         ours[name.lower()] = value
     return ours
+
+
+def secrets_in(headers: Mapping[str, str], query: str) -> Iterator[str]:
+    """Yield what may be secret in the headers of a caller and in the query of an address.
+
+    A provider may echo a value as it was sent or as it was read: a key with or without the scheme
+    before it, and with or without percent signs.
+    """
+    for name, value in headers.items():
+        yield value
+        if name.lower().endswith("authorization"):
+            yield value.partition(" ")[2].strip()
+    for each in query.split("&"):
+        value = each.partition("=")[2]
+        yield from (value, unquote_plus(value))
 
 
 def _check_value(name: str, value: object) -> None:

@@ -37,9 +37,9 @@ def tasks_below(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
 def all_tasks() -> Iterator[trio.lowlevel.Task]:
     """Yield every task of the run in progress, but for trio's own two."""
     root = trio.lowlevel.current_root_task()
-    if root is not None:
-        own = (root.name, RUN_SYNC_SOON)
-        yield from (task for task in tasks_below(root) if task.name not in own)
+    assert root is not None
+    own = (root.name, RUN_SYNC_SOON)
+    yield from (task for task in tasks_below(root) if task.name not in own)
 
 
 def describe(task: trio.lowlevel.Task) -> str:

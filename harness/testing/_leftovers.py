@@ -55,11 +55,11 @@ def _tasks_of(parent: trio.lowlevel.Task) -> list[trio.lowlevel.Task]:
 def _system_tasks() -> list[trio.lowlevel.Task]:
     """Return the tasks beside the main one, but for trio's own."""
     root = trio.lowlevel.current_root_task()
-    nurseries = [] if root is None else root.child_nurseries
+    assert root is not None
     # The main task has the innermost of the nurseries to itself.
     return [
         task
-        for nursery in nurseries[:-1]
+        for nursery in root.child_nurseries[:-1]
         for task in nursery.child_tasks
         if task.name != RUN_SYNC_SOON
     ]
@@ -69,7 +69,7 @@ class Leftovers:
     """Watches one async function and lists what it left behind."""
 
     def __init__(self) -> None:
-        self._generators: list[weakref.ref[AsyncGeneratorType[object, object]]] = []
+        self._generators: list[weakref.ref[AsyncGenerator[object, object]]] = []
         self.found: list[str] = []
 
     @contextmanager
@@ -79,10 +79,9 @@ class Leftovers:
         first, last = sys.get_asyncgen_hooks()
 
         def note(generator: AsyncGenerator[object, object]) -> None:
-            if isinstance(generator, AsyncGeneratorType):
-                self._generators.append(weakref.ref(generator))
-            if first is not None:
-                first(generator)
+            self._generators.append(weakref.ref(generator))
+            assert first is not None, "trio watches generators too"
+            first(generator)
 
         sys.set_asyncgen_hooks(note, last)
         try:
@@ -94,11 +93,11 @@ class Leftovers:
             sys.set_asyncgen_hooks(first, last)
 
     def _suspended(self) -> list[str]:
-        alive = filter(None, (each() for each in self._generators))
+        alive = (each() for each in self._generators)
         return [
             f"async generator {generator.__qualname__}"
             for generator in alive
-            if generator.ag_frame is not None
+            if isinstance(generator, AsyncGeneratorType) and generator.ag_frame is not None
         ]
 
 

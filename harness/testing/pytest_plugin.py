@@ -91,15 +91,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.trio(run=run_watched), append=False)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """Set aside all that was imported, so that collecting garbage after a test is cheap."""
-    gc.collect()
-    gc.freeze()
-
-
+@pytest.hookimpl(tryfirst=True)  # before pytest collects for the last time
 def pytest_unconfigure() -> None:
-    """Take it back."""
+    """Take back what was set aside after each test."""
     gc.unfreeze()
 
 
@@ -142,14 +136,15 @@ def trio_seed(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(autouse=True)
-def _watched(trio_seed: int, request: pytest.FixtureRequest) -> Iterator[None]:
+def _watched(trio_seed: int) -> Iterator[None]:
     """Fix the schedule, and look for what was left."""
     known = busy_threads()
     with schedule(trio_seed):
         yield
-    # What is unclosed says so now, and not in the middle of some other test. A full collection
-    # costs more than most tests do, so those that hold no tasks get a short one.
-    gc.collect(2 if request.node.get_closest_marker("trio") else 1)
+    # What is unclosed says so now, and not in the middle of some other test. What is still there
+    # is set aside, or every collection would go through all that was left by those before it.
+    gc.collect()
+    gc.freeze()
     left = busy_threads(known)
     for _ in range(_MOMENTS):
         if not left:

@@ -18,6 +18,9 @@ asked = {"/health": 0, "/slots": 0}
 
 
 class Answers(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    offered = False
+
     def do_GET(self) -> None:
         asked[self.path] += 1
         if manners == "loading" and asked["/health"] < 3:
@@ -31,8 +34,12 @@ class Answers(BaseHTTPRequestHandler):
             self._send(200, [{"id": 0, "is_processing": busy}, {"id": 1, "is_processing": False}])
 
     def do_POST(self) -> None:
-        """Stream what the request said about its connection."""
-        delta = {"content": str(self.headers["connection"])}
+        """Offer to keep the connection, and close it under the next request."""
+        self.rfile.read(int(self.headers["content-length"]))
+        self.close_connection, self.offered = self.offered, True
+        if self.close_connection:
+            return
+        delta = {"content": "Hello"}
         choice = {"index": 0, "delta": delta, "finish_reason": "stop"}
         self._send_as("text/event-stream", f"data: {json.dumps({'choices': [choice]})}\n\n")
 

@@ -141,7 +141,7 @@ async def test_calls_run_side_by_side_in_the_pools_of_their_tools(
 
 
 @pytest.mark.rule("R-LOOP-21")
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["fine", "fails", "serial"])), min_size=1)
 )
@@ -398,10 +398,8 @@ async def test_side_by_side_calls_are_activated_in_request_order_each_before_its
             results.append(len(answers(kit.states[0].messages)))
 
     results: list[int] = []
-    tools = Counting(
-        [loading(3, "a", "maps"), loading(1, "b", "rail"), loading(2, "c")], "maps", "rail"
-    )
-    tools = Counting([*tools.tools, counting_tool("maps")], "maps")
+    loaders = [loading(3, "a", "maps"), loading(1, "b", "rail"), loading(2, "c")]
+    tools = Counting([*loaders, counting_tool("maps")], "maps")
     kit = run_harness([named("a", "c", "b"), DONE], tools=tools)
     await kit.run()
     assert tools.activated == ["maps", "rail"]

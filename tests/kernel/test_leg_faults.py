@@ -21,7 +21,7 @@ from harness import (
 from harness._json import encode_text
 from harness._messages import INTERRUPTED_TEXT, failure_envelope
 from harness.errors import CompletionDefectError, ModelContractError
-from harness.events import ToolStarted
+from harness.events import ToolStarted, decode_event, encode_event
 from harness.testing import (
     RunHarness,
     ScriptItem,
@@ -30,6 +30,7 @@ from harness.testing import (
     assert_no_permit_held,
     assert_provider_valid,
     counting_tool,
+    failing_tool,
     held_tool,
     run_harness,
     streamed,
@@ -83,6 +84,23 @@ async def test_a_model_that_raises_in_mid_stream_leaves_nothing_of_its_reply() -
     kit = run_harness([turn], model=model)
     await assert_ends_with(kit, OSError)
     assert not kit.ran
+
+
+class _HostileError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text for you")
+
+
+@pytest.mark.parametrize("error", [_HostileError(), OSError("half of a pair \ud800")])
+async def test_an_error_that_cannot_be_told_ends_where_any_other_does(error: Exception) -> None:
+    kit = run_harness([named("fail"), error], tools=[failing_tool(error, "fail")])
+    with pytest.raises(type(error)) as caught:
+        async with kit.open() as run:
+            await run.wait()
+    assert caught.value is error
+    assert kinds(run.state.messages) == {"fail-0": "failed"}
+    assert_events_balance(kit.events)
+    assert [decode_event(encode_event(event)) for event in kit.events] == kit.events
 
 
 @pytest.mark.rule("R-MODEL-01")

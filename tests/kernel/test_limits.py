@@ -28,7 +28,7 @@ from harness import (
     tool,
     user_message,
 )
-from harness._messages import NOT_RUN_TEXT, failure_envelope
+from harness._messages import NOT_RUN_TEXT
 from harness.events import ToolStarted
 from harness.testing import (
     RunHarness,
@@ -41,9 +41,10 @@ from harness.testing import (
     tool_call,
     tool_call_turn,
 )
+from tests.kernel.reading import answers
 from tests.kernel.recorder import Recorder
 
-NOT_RUN = failure_envelope(NOT_RUN_TEXT, "not_run")
+NOT_RUN = {"success": False, "kind": "not_run", "error": NOT_RUN_TEXT}
 
 
 NO_USAGE = Usage()
@@ -235,10 +236,6 @@ class _Counting(Journal):
         self.ordinals.append(ordinal)
 
 
-def answers(messages: list[Message]) -> list[object]:
-    return [message["content"] for message in messages if message["role"] == "tool"]
-
-
 @pytest.mark.rule("R-LIMIT-03")
 @pytest.mark.parametrize(
     ("limits", "calls", "usage"),
@@ -256,7 +253,7 @@ async def test_a_batch_that_there_is_no_room_for_is_answered_and_not_run(
     kit = run_harness([asking(calls, usage)], limits=limits, journal=journal)
     result = await kit.run()
     assert result.stop_reason == "budget"
-    assert answers(result.state.messages) == [NOT_RUN] * calls
+    assert [*answers(result.state.messages).values()] == [NOT_RUN] * calls
     assert journal.ordinals == list(range(calls))
     assert not kit.ran
     assert not [event for event in kit.events if isinstance(event, ToolStarted)]
@@ -270,7 +267,7 @@ async def test_a_batch_that_just_fits_runs_and_the_next_call_does_not() -> None:
     result = await kit.run()
     assert result.stop_reason == "budget"
     assert len(kit.ran) == 3
-    assert answers(result.state.messages)[3:] == [NOT_RUN]
+    assert [*answers(result.state.messages).values()][3:] == [NOT_RUN]
 
 
 @pytest.mark.rule("R-LIMIT-03")
@@ -363,6 +360,7 @@ class _Book:
 
 
 @pytest.mark.rule("R-LIMIT-04")
+@settings(deadline=None)
 @given(trees(), st.lists(deeds, max_size=40))
 def test_every_ledger_of_a_tree_has_what_happened_at_it_and_below(
     ledgers: list[Budget], happened: list[tuple[int, object]]
@@ -415,7 +413,7 @@ def expected_lack(line: list[_Book]) -> str | None:
 
 
 @pytest.mark.rule("R-LIMIT-04")
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=6), min_size=1),
     st.integers(1, 40),

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import (
@@ -59,6 +59,7 @@ def test_text_that_no_provider_can_be_sent_is_refused() -> None:
 
 
 @pytest.mark.rule("R-START-01")
+@settings(max_examples=50, deadline=None)
 @given(settled_transcripts())
 def test_settled_messages_are_taken_with_every_key_and_copied(messages: list[Message]) -> None:
     before = copy.deepcopy(messages)

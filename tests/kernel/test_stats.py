@@ -84,7 +84,7 @@ async def test_figures_are_the_legs_share_and_the_state_has_the_runs_totals() ->
 
 
 @pytest.mark.rule("R-LOOP-02")
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(usages, min_size=1, max_size=3), min_size=1, max_size=3))
 def test_the_shares_of_all_legs_add_up_to_the_totals_of_their_run(legs: list[list[Usage]]) -> None:
     async def main() -> None:
@@ -228,7 +228,7 @@ class _Shrinking(Compactor):
 
 
 @pytest.mark.rule("R-LOOP-07")
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(usages, min_size=2, max_size=4), usages, usages)
 def test_folding_the_same_by_hand_gives_the_figures_of_the_loop(
     spent: list[Usage], lost: Usage, compaction: Usage

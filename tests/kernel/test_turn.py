@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import Assembly, Halt, Message, ModelRequest, ModelTurn, TurnStream, assistant_message
@@ -245,7 +245,8 @@ def test_a_message_is_empty_if_it_says_and_asks_nothing(message: Message, empty:
     assert is_empty(message) == empty
 
 
-@given(st.lists(call_messages(), max_size=5), texts)
+@settings(max_examples=50, deadline=None)
+@given(st.lists(call_messages(), max_size=3), texts)
 def test_the_calls_of_a_message_are_those_it_holds_in_order(
     calls: Sequence[CallMessage], text: str
 ) -> None:

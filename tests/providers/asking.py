@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import attrs
@@ -25,6 +25,7 @@ __all__ = [
     "Surface",
     "ask",
     "asking",
+    "cut",
     "plain",
     "resetting",
     "stalling",
@@ -92,6 +93,40 @@ def resetting(*data: bytes) -> Script:
         await exchange.reset()
 
     return script
+
+
+class _CutAt(trio.abc.Instrument):
+    """Cancels *scope* at one step of the tasks below *root*."""
+
+    def __init__(self, root: trio.lowlevel.Task, scope: trio.CancelScope, at: int) -> None:
+        self.root, self.scope, self.left = root, scope, at
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._count(task)
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._count(task)
+
+    def _count(self, task: trio.lowlevel.Task) -> None:
+        parent: trio.lowlevel.Task | None = task
+        while parent is not None and parent is not self.root:
+            parent = parent.parent_nursery.parent_task if parent.parent_nursery else None
+        if parent is self.root:
+            if self.left == 0:
+                self.scope.cancel()
+            self.left -= 1
+
+
+async def cut(at: int, work: Callable[[], Awaitable[object]]) -> bool:
+    """Run *work* and cut it at its step *at*; return whether it ended before that."""
+    with trio.CancelScope() as scope:
+        instrument = _CutAt(trio.lowlevel.current_task(), scope, at)
+        trio.lowlevel.add_instrument(instrument)
+        try:
+            await work()
+        finally:
+            trio.lowlevel.remove_instrument(instrument)
+    return instrument.left >= 0
 
 
 def plain(

@@ -44,6 +44,8 @@ class Exchange:
     body: bytes
     server: Server
     _stream: trio.SocketStream
+    number: int = 0
+    """How many came before it on this connection."""
 
     async def send(self, data: bytes) -> None:
         await self._stream.send_all(data)
@@ -56,6 +58,10 @@ class Exchange:
         """End the connection with an RST."""
         self._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await self._stream.aclose()
+
+    async def asked_again(self) -> None:
+        """Return when the first bytes of the next request have come; they are not read."""
+        await trio.lowlevel.wait_readable(self._stream.socket)
 
     async def gone(self) -> None:
         """Return when the peer has closed; an answer that never comes."""
@@ -99,6 +105,7 @@ class Server:
         self._note_change()
         try:
             while (exchange := await self._read_request(stream)) is not None:
+                exchange.number = sum(each._stream is stream for each in self.requests)
                 self.requests.append(exchange)
                 self._note_change()
                 await self.script(exchange)

@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 import sys
+import traceback
 
 import attrs
+import httpx2
 import pytest
 import trio
 
@@ -367,6 +369,27 @@ async def test_arguments_cut_by_length_are_a_defect_and_the_connection_is_kept()
         assert server.accepted == 1
 
 
+@pytest.mark.rule("R-PROV-25")
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize(
+    "place", ["/elsewhere", "http://127.0.0.1:9/", "ftp://x", "http://[::1", "http://a..b:99999/"]
+)
+async def test_a_redirect_is_an_error_that_names_where_it_led(status: int, place: str) -> None:
+    script = replying(plain(b"Moved", status, f"Location: {place}"))
+    async with (
+        open_server(script) as server,
+        httpx2.AsyncClient(follow_redirects=True, trust_env=False) as client,
+    ):
+        with pytest.raises(ProviderError) as caught:
+            await ask(ChatModel("m", base_url=server.base_url, client=client))
+        assert len(server.requests) == 1
+    assert str(caught.value) == (
+        f"the provider answered with status {status}, a redirect to {place!r} and said 'Moved',"
+        " expected a completion"
+    )
+    assert (caught.value.kind, caught.value.category) == ("http", "client_error")
+
+
 @pytest.mark.rule("R-PROV-15")
 @pytest.mark.parametrize(
     "script",
@@ -375,6 +398,9 @@ async def test_arguments_cut_by_length_are_a_defect_and_the_connection_is_kept()
         replying(head() + chunked(sse({"error": {"message": KEY, "code": KEY}}))),
         replying(plain(json.dumps({"error": KEY}).encode())),
         replying(head() + chunked(sse({"choices": KEY}))),
+        replying(plain(b"", 307, f"Location: /?key={KEY}")),
+        replying(b"HTTP/9 " + KEY.encode() + b"\r\n\r\n", close=True),
+        replying(head() + KEY.encode() + b"\r\n", close=True),
     ],
 )
 async def test_the_key_is_in_no_repr_and_no_error(script: Script) -> None:
@@ -382,8 +408,42 @@ async def test_the_key_is_in_no_repr_and_no_error(script: Script) -> None:
         with pytest.raises(ProviderError) as caught:
             await ask(model)
         shown = f"{model!r} {caught.value!r} {caught.value.provider_code} {vars(caught.value)}"
+    shown += "".join(traceback.format_exception(caught.value))
     assert KEY not in shown
     assert KEY[::-1] not in shown
+
+
+async def test_an_error_of_the_transport_is_the_cause_of_its_failure() -> None:
+    async with asking(replying(b"HTTP/9 x\r\n\r\n", close=True), api_key=KEY) as (model, _):
+        with pytest.raises(ProviderError) as caught:
+            await ask(model)
+    assert isinstance(caught.value.__cause__, httpx2.RemoteProtocolError)
+
+
+@pytest.mark.rule("R-PROV-15")
+@pytest.mark.parametrize(
+    ("mine", "query", "theirs"),
+    [
+        ({"Authorization": f"Bearer {KEY}"}, "", {}),
+        ({"x-api-key": KEY}, "", {}),
+        ({}, f"?key={KEY}", {}),
+        ({}, "?key=sk%2D0123456789abcdef", {}),
+        ({}, "", {"headers": {"authorization": f"Bearer {KEY}"}}),
+        ({}, "", {"params": {"key": KEY}}),
+    ],
+)
+async def test_a_key_is_hidden_wherever_it_was_given(
+    mine: dict[str, str], query: str, theirs: dict[str, dict[str, str]]
+) -> None:
+    sent = query.partition("=")[2] or KEY
+    script = replying(plain(f"keep-alive: no {KEY} or {sent}".encode(), 401))
+    async with (
+        open_server(script) as server,
+        httpx2.AsyncClient(trust_env=False, **theirs) as client,  # type: ignore[arg-type]  # either
+    ):
+        model = ChatModel("m", base_url=server.base_url + query, headers=mine, client=client)
+        with pytest.raises(ProviderError, match="said 'keep-alive: no .redacted. or .redacted.'"):
+            await ask(model)
 
 
 def test_a_key_that_cannot_be_sent_is_refused_when_the_model_is_made() -> None:

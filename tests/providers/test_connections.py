@@ -16,6 +16,7 @@ from tests.providers.asking import (
     Surface,
     ask,
     asking,
+    cut,
     plain,
     resetting,
     stalling,
@@ -61,40 +62,6 @@ async def test_a_stall_ends_with_the_caller_s_deadline_and_the_server_sees_it_at
         await server.idle()
         assert server.gone_at - scope.deadline < 0.2
     assert surface.text() == ("Par" if place == "in the stream" and stream else "")
-
-
-class CutAt(trio.abc.Instrument):
-    """Cancels *scope* at one step of the tasks below *root*."""
-
-    def __init__(self, root: trio.lowlevel.Task, scope: trio.CancelScope, at: int) -> None:
-        self.root, self.scope, self.left = root, scope, at
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._count(task)
-
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._count(task)
-
-    def _count(self, task: trio.lowlevel.Task) -> None:
-        parent: trio.lowlevel.Task | None = task
-        while parent is not None and parent is not self.root:
-            parent = parent.parent_nursery.parent_task if parent.parent_nursery else None
-        if parent is self.root:
-            if self.left == 0:
-                self.scope.cancel()
-            self.left -= 1
-
-
-async def cut(at: int, work: Callable[[], object]) -> bool:
-    """Run *work* and cut it at its step *at*; return whether it ended before that."""
-    with trio.CancelScope() as scope:
-        instrument = CutAt(trio.lowlevel.current_task(), scope, at)
-        trio.lowlevel.add_instrument(instrument)
-        try:
-            await work()  # type: ignore[misc]  # an async function
-        finally:
-            trio.lowlevel.remove_instrument(instrument)
-    return instrument.left >= 0
 
 
 @pytest.mark.rule("R-PROV-17")

@@ -108,6 +108,25 @@ def test_a_status_failure_has_all_that_routing_needs() -> None:
     assert vars(pickle.loads(pickle.dumps(error))) == vars(error)
 
 
+@pytest.mark.rule("R-PROV-25")
+@pytest.mark.parametrize(
+    ("status", "headers", "seen"),
+    [
+        (308, [("Location", "https://h/v2")], "status 308, a redirect to 'https://h/v2', expected"),
+        (302, [("location", "/a"), ("Location", "/b")], "status 302, a redirect to '/a', expected"),
+        (301, [("Location", "/" + "x" * 9999)], f"a redirect to '/{'x' * (QUOTE_LENGTH - 1)}…', e"),
+        (302, [("Location", f"/?k={KEY}")], "a redirect to '/?k=[redacted]', expected"),
+        (304, [], "status 304, expected"),
+        (400, [("Location", "/a")], "status 400, expected"),
+    ],
+)
+def test_a_redirect_names_where_it_led(
+    status: int, headers: list[tuple[str, str]], seen: str
+) -> None:
+    error = status_failure(status, iter(headers), b"", redact=Redaction([KEY]))
+    assert seen in str(error)
+
+
 @pytest.mark.rule("R-PROV-12")
 def test_a_date_to_wait_for_is_read_with_the_clock_that_was_given() -> None:
     error = status_failure(

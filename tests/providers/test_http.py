@@ -1,6 +1,7 @@
 """The transport's failures, and connections that are cut before HTTP is spoken."""
 
 import socket
+import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
@@ -17,6 +18,7 @@ from harness.providers._http import (
     open_client,
     open_reply,
     transport_failure,
+    transport_row,
 )
 
 NOTHING = Redaction([])
@@ -24,6 +26,7 @@ NOTHING = Redaction([])
 CONNECTING = ("network", "unreachable", "connect")
 SENDING = ("network", "unreachable", "request")
 BROKEN = ("network", "unreachable", None)
+ENDS = {httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError}
 EXPECTED: dict[type[httpx2.RequestError], tuple[str, str, str | None]] = {
     httpx2.RequestError: BROKEN,
     httpx2.TransportError: BROKEN,
@@ -66,6 +69,11 @@ def test_every_error_of_the_transport_has_its_meaning() -> None:
             assert failure.status_code is None
 
 
+@pytest.mark.rule("R-PROV-24")
+def test_three_errors_may_mean_that_a_connection_ended() -> None:
+    assert {kind for kind in EXPECTED if transport_row(kind("gone")).is_end} == ENDS
+
+
 def test_no_row_of_the_table_is_hidden_by_one_before_it() -> None:
     for place, row in enumerate(TRANSPORT_ROWS):
         assert not any(issubclass(row.error, above.error) for above in TRANSPORT_ROWS[:place])
@@ -100,20 +108,45 @@ def test_completions_are_posted_below_the_base_url(base_url: str, url: str) -> N
     assert str(completions_url(base_url)) == url
 
 
-@pytest.mark.rule("R-PROV-02")
+@pytest.mark.rule("R-PROV-02", "R-PROV-26")
 @pytest.mark.parametrize(
-    "base_url", ["", "host/v1", "ftp://host", "https://", "https://host/#x", "http://h:x", None, 5]
-)
+    "base_url", ["", "host/v1", "ftp://host", "https://", "https://host/#x", "http://h:x", None, 5,
+                 "http://.host", "http://a..b", f"https://{'a' * 64}.x", f"http://{'é' * 80}",
+                 "http://[::1", "http://h/\x00"]
+)  # fmt: skip
 def test_a_base_url_that_is_none_is_refused(base_url: str) -> None:
     with pytest.raises(UsageError, match=r"^base_url is "):
         completions_url(base_url)
 
 
+@pytest.mark.rule("R-PROV-26")
+@pytest.mark.parametrize("port", [0, -1, 65536, 99999])
+def test_a_port_out_of_range_is_refused(port: int) -> None:
+    with pytest.raises(UsageError, match=rf"^base_url has the port {port}, expected one from 1 to"):
+        completions_url(f"http://h:{port}/v1")
+    assert completions_url("http://h:65535").port == 65535
+
+
 @pytest.mark.rule("R-PROV-15")
-def test_a_base_url_with_a_password_is_refused_and_not_shown() -> None:
-    with pytest.raises(UsageError, match=r"^base_url has a user in it") as caught:
-        completions_url("https://me:hunter22@host/v1")
-    assert "hunter22" not in str(caught.value)
+@pytest.mark.parametrize(
+    ("base_url", "shown"),
+    [
+        ("https://me:hunter22@host/v1", "has a user in it"),
+        ("//me:hunter22@host/v1", "has a user in it"),
+        ("me:hunter22@host/v1", "is '…@host/v1'"),
+        ("http://me:hunter22@h:x/v1", "is '…@h:x/v1'"),
+        ("http://me:hunt/er22@h/v1", "is '…@h/v1'"),
+        ("http://me:hunt?er22@h/v1", "is '…@h/v1'"),
+        ("host/v1?key=hunter22", "is 'host/v1?…'"),
+        ("ftp://host/v1?key=hunter22", "is 'ftp://host/v1?…'"),
+        ("http://a..b/v1?key=hunter22", "is 'http://a..b/v1?…'"),
+    ],
+)
+def test_a_secret_in_a_base_url_that_is_refused_is_not_shown(base_url: str, shown: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        completions_url(base_url)
+    assert str(caught.value).startswith(f"base_url {shown}, expected ")
+    assert "hunt" not in "".join(traceback.format_exception(caught.value))
 
 
 @attrs.define

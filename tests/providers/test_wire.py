@@ -9,7 +9,12 @@ from harness._errors import NotJSONError, UsageError
 from harness._json import JSON
 from harness._messages import Message, MessagesView
 from harness._model import ModelRequest
-from harness.providers._wire import check_settings, encode_request, request_headers
+from harness.providers._wire import (
+    check_settings,
+    encode_request,
+    request_headers,
+    secrets_in,
+)
 
 TOOL: dict[str, JSON] = {"type": "function", "function": {"name": "f", "parameters": {}}}
 
@@ -132,6 +137,13 @@ def test_a_value_that_no_header_carries_is_refused_and_not_shown(bad: str) -> No
         with pytest.raises(UsageError, match=r"^api_key ") as caught:
             request_headers({}, api_key=bad, stream=True)
         assert KEY not in str(caught.value)
+
+
+@pytest.mark.rule("R-PROV-15")
+def test_what_may_be_secret_is_known_as_it_is_sent_and_as_it_is_read() -> None:
+    headers = {"Authorization": f"Bearer {KEY}", "proxy-authorization": "Basic x", "x": "a b"}
+    found = [each for each in secrets_in(headers, "a=1%2B&b=c+d&e&f=") if each]
+    assert found == [f"Bearer {KEY}", KEY, "Basic x", "x", "a b", "1%2B", "1+", "c+d", "c d"]
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:", "a\n", "é"])

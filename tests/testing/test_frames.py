@@ -58,6 +58,18 @@ async def test_a_task_that_stands_nowhere_says_so() -> None:
     assert place(tasks[0]) == "ended"
 
 
+async def test_a_file_elsewhere_is_told_by_its_name_alone() -> None:
+    names: dict[str, object] = {"trio": trio}
+    text = "async def wait(): await trio.sleep_forever()"
+    exec(compile(text, "/nowhere/near/elsewhere.py", "exec"), names)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(names["wait"])  # type: ignore[arg-type]  # made by exec
+        await trio.testing.wait_all_tasks_blocked()
+        (task,) = nursery.child_tasks
+        assert place(task) == "elsewhere.py:1 in wait"
+        nursery.cancel_scope.cancel()
+
+
 async def test_names_have_no_addresses() -> None:
     class Work:
         async def __call__(self) -> None:

@@ -1,7 +1,8 @@
 import pytest
 import trio
 
-from harness import Halt, Limits, ModelRequest, ModelTurn, TurnStream
+from harness import Halt, Limits, ModelRequest, ModelTurn, Outcome, TurnStream
+from harness._errors import MissingPortError
 from harness.events import RunFinished, RunStarted, ToolFinished
 from harness.kernel import Emitter, Limiters
 from harness.testing import (
@@ -171,3 +172,5 @@ async def test_the_toolset_is_asked_everything_through_the_harness() -> None:
         tool.definition["function"] for tool in tools
     ]
     assert not toolset.fatal(ValueError("x"))  # type: ignore[union-attr]
+    with pytest.raises(MissingPortError):
+        await toolset.activate(Outcome.completed())  # type: ignore[union-attr]

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 import harness.testing
-from harness import Journal
+from harness import Journal, Suspend, tool
 from harness._messages import Message
 from harness.testing import (
     RUN_INVARIANTS,
@@ -75,6 +75,30 @@ def test_a_run_holds_every_invariant_at_every_cut(
 ) -> None:
     report = cancel_everywhere(scenario, invariants=RUN_INVARIANTS, seeds=[0, 1], minimum=90)
     assert report.cancelled + report.completed == sum(report.cuts)
+
+
+async def _ask_and_go_on(scene: Scene) -> None:
+    @tool
+    async def ask() -> Suspend:
+        """Ask somebody."""
+        await trio.sleep(1)
+        return Suspend.answer("May I?")
+
+    calls = [tool_call("ask", id="a"), tool_call("slow")]
+    kit = run_harness(
+        [tool_call_turn(calls), final_answer("Done.")], tools=[ask, slow_tool(2)], scene=scene
+    )
+    result = await kit.run()
+    assert result.stop_reason == "waiting_for_reply"
+    await trio.sleep(60)
+    result.state.reply("a", "You may.")
+    assert (await kit.run(result.state)).stop_reason == "done"
+
+
+@pytest.mark.rule("R-KIT-19")
+def test_a_run_that_pauses_holds_every_invariant_at_every_cut() -> None:
+    report = cancel_everywhere(_ask_and_go_on, invariants=RUN_INVARIANTS, minimum=30)
+    assert report.completed < report.cancelled
 
 
 @pytest.mark.rule("R-KIT-19", "R-TRIO-21")

@@ -1,3 +1,4 @@
+import os
 import re
 import shutil
 import subprocess
@@ -33,11 +34,11 @@ def _pytest(directory: Path, *options: str) -> str:
     (directory / "conftest.py").write_text(CONFTEST)
     (directory / "pytest.ini").write_text(OPTIONS)
     command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *options]
-    environment = {"PYTHONPATH": str(ROOT), "HYPOTHESIS_STORAGE_DIRECTORY": str(directory)}
+    storage = {"PYTHONPATH": str(ROOT), "HYPOTHESIS_STORAGE_DIRECTORY": str(directory)}
     done = subprocess.run(
         command,
         cwd=directory,
-        env=environment,
+        env={**os.environ, **storage},
         capture_output=True,
         text=True,
         timeout=100,

@@ -6,6 +6,7 @@ from harness.testing._scene import SceneOutcome
 
 def test_a_kept_object_is_found_by_its_class_and_its_base() -> None:
     scene = Scene()
+    scene.keep([1])
     error = scene.keep(KeyError("x"))
     assert scene.kept(KeyError) is error
     assert scene.kept(LookupError) is error

@@ -114,10 +114,16 @@ def test_afterwards_the_scheduler_is_as_it_was(outside: Schedule, inside: Schedu
 def test_the_flag_without_which_no_source_counts_is_set(
     monkeypatch: pytest.MonkeyPatch, order: Schedule
 ) -> None:
-    monkeypatch.setattr(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", False)
+    flag = "_ALLOW_DETERMINISTIC_SCHEDULING"
+    monkeypatch.setattr(trio._core._run, flag, False)
     with schedule(order):
-        assert trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING is True
-    assert trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING is False
+        assert getattr(trio._core._run, flag) is True
+    assert getattr(trio._core._run, flag) is False
+
+
+def test_a_tape_serves_a_real_clock_too() -> None:
+    with schedule((0, 4)):
+        assert trio.run(_order)[0] == 4
 
 
 def test_without_hypothesis_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

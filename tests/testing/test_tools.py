@@ -145,6 +145,12 @@ async def test_a_blocking_tool_blocks_a_thread_until_it_is_released() -> None:
     assert _ends(fake) == ["returned"]
 
 
+async def test_a_thread_that_nobody_releases_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.testing._tools._PATIENCE", 0.01)
+    answers = await _run(blocking_tool())
+    assert "'block' was not released" in str(answers["block"])
+
+
 @pytest.mark.rule("R-KIT-18")
 async def test_an_abandoned_blocking_tool_is_left_in_its_thread() -> None:
     fake = blocking_tool(abandon=True)
