@@ -197,7 +197,7 @@ class ToolFinished(_Event, frozen=True, kw_only=True):
 
 
 class CallRejected(_Event, frozen=True, kw_only=True):
-    """A call was answered with a failure, or a port was misused (*call_id* may be None)."""
+    """A tool raised, a call was refused, or a port was misused (*call_id* may be None)."""
 
     failure: Failure
     call_id: str | None = None

@@ -286,7 +286,11 @@ class Toolset(Protocol):
         ...
 
     def policy(self, call: ToolCall) -> CallPolicy:
-        """Return how *call* is run; asked once per call, for unknown names too."""
+        """Return how *call* is run; asked for unknown names too.
+
+        Asked before the batch starts, and again for the calls that are left once its serial
+        ones have run, since these may have loaded what the others call.
+        """
         ...
 
     def admit(self, batch: Batch) -> Awaitable[Admission]:

@@ -14,6 +14,8 @@ true afterwards is in two ``finally`` blocks, one around a completion and one ar
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 import trio
 
@@ -190,15 +192,23 @@ class Leg:
             if not batch.admitted:
                 return
         slots = batch.to_run()
+        self._ask_policies(slots)
+        serial = [slot for slot in slots if slot.policy.serial]
+        others = [slot for slot in slots if not slot.policy.serial]
+        for slot in serial:
+            await batch.runner.run([slot])
+            await batch.activate(slot)
+            if batch.fatal:
+                return
+        if serial:
+            # What the serial calls loaded may be what the others are calls of.
+            self._ask_policies(others)
+        await batch.runner.run(others)
+
+    def _ask_policies(self, slots: Iterable[CallSlot]) -> None:
         for slot in slots:
-            slot.policy = answered("Toolset.policy", toolset.policy(slot.call), CallPolicy)
-        for slot in slots:
-            if slot.policy.serial:
-                await batch.runner.run([slot])
-                await batch.activate(slot)
-                if batch.fatal:
-                    return
-        await batch.runner.run([slot for slot in slots if not slot.policy.serial])
+            policy = self.tools.toolset.policy(slot.call)
+            slot.policy = answered("Toolset.policy", policy, CallPolicy)
 
     def _new_batch(
         self, message: Message, turn: int, place: int, pause: Pause | None = None

@@ -39,9 +39,9 @@ from harness.testing._virtual import run_watched
 
 __all__: list[str] = []
 
-_MOMENTS: Final = 100
+_MOMENTS: Final = 300
 _MOMENT: Final = 0.01
-"""A thread that is just ending has this long, a hundred times, before it counts as left."""
+"""Seconds, so many times, that a thread has to end before it counts as left."""
 
 _STRICT: Final = (
     "error::ResourceWarning",
@@ -151,7 +151,9 @@ def _watched(trio_seed: int) -> Iterator[None]:
             return
         left[0].join(_MOMENT)
         left = busy_threads(known)
-    pytest.fail(f"threads still run, expected none: {[thread.name for thread in left]}", False)
+    pytest.fail(
+        f"threads still run, expected none: {[thread.name for thread in left]}", pytrace=False
+    )
 
 
 @pytest.fixture(scope="session", name="cancel_everywhere")

@@ -17,6 +17,7 @@ from harness import (
     SettledTurn,
     StepDecision,
     Supervisor,
+    Suspend,
     Tool,
     TurnStream,
     Usage,
@@ -26,9 +27,20 @@ from harness import (
     tool,
     user_message,
 )
-from harness.events import AssistantMessage, Event, Posted, Progress, ReasoningDelta, ToolStarted
+from harness.events import (
+    AssistantMessage,
+    Event,
+    Posted,
+    Progress,
+    ReasoningDelta,
+    RunFinished,
+    ToolStarted,
+)
 from harness.testing import (
+    RUN_INVARIANTS,
+    Scene,
     assert_provider_valid,
+    cancel_everywhere,
     failing_tool,
     final_answer,
     run_harness,
@@ -39,6 +51,7 @@ from harness.testing import (
     tool_call_turn,
 )
 from harness.tools import ToolList
+from tests.kernel.reading import DONE
 from tests.kernel.recorder import Recorder
 
 ONE_RICH_RUN = """\
@@ -63,6 +76,9 @@ execute load
 > [0] ToolFinished load completed 1.0
 activate ['rail']
 
+policy look
+policy fail
+policy note
 > [0] ToolStarted look
 execute look
 > [0] ToolStarted fail
@@ -250,6 +266,28 @@ async def test_turns_are_numbered_through_the_legs_of_a_run() -> None:
     assert [request.turn for request in kit.script.requests] == [0, 1, 2, 3]
     assert len({request.turn_id for request in kit.script.requests}) == 4
     assert {request.run_id for request in kit.script.requests} == {first.run_id}
+
+
+@pytest.mark.rule("R-LOOP-57")
+def test_an_abort_of_a_leg_that_came_back_withdraws_its_pause_wherever_it_comes() -> None:
+    asks = slow_tool(0, "ask", result=Suspend.answer("Really?"))
+
+    async def scenario(scene: Scene) -> None:
+        kit = run_harness([tool_call_turn([tool_call("ask")]), DONE], tools=[asks], scene=scene)
+        paused = await kit.run()
+        paused.state.reply("call_1", "Yes.")
+
+        @scene.afterwards
+        def check() -> None:
+            ends = [each for each in kit.events if isinstance(each, RunFinished)]
+            if ends[-1].stop_reason == "aborted":
+                assert paused.state.pause is None
+
+        async with kit.open(paused.state) as run:
+            scene.on_cut(run.abort)
+            await run.wait()
+
+    cancel_everywhere(scenario, invariants=RUN_INVARIANTS, minimum=10)
 
 
 # -- posts -------------------------------------------------------------------------------------

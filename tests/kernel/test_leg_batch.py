@@ -12,6 +12,7 @@ from trio.testing import MockClock
 from harness import (
     JSON,
     CallContext,
+    CallPolicy,
     Limiters,
     Outcome,
     Tool,
@@ -405,3 +406,29 @@ async def test_side_by_side_calls_are_activated_in_request_order_each_before_its
     assert tools.activated == ["maps", "rail"]
     assert results == [0, 2]
     assert [len(request.tools) for request in kit.script.requests] == [3, 4]
+
+
+@pytest.mark.rule("R-LOOP-18")
+async def test_a_tool_that_a_serial_call_loads_runs_by_its_own_policy(
+    autojump_clock: MockClock,
+) -> None:
+    class Growing(ToolList):
+        loaded = False
+
+        def policy(self, call: ToolCall) -> CallPolicy:
+            policy = super().policy(call)
+            if call.name == "slow" and not self.loaded:
+                return CallPolicy.default(call)
+            return policy
+
+        async def activate(self, outcome: Outcome) -> None:
+            self.loaded = True
+
+    @tool(serial=True)
+    async def load() -> Outcome:
+        return Outcome.completed(activate_plugins=["slow"])
+
+    tools = Growing([load, slow_tool(60, time_limit=1)])
+    kit = run_harness([named("slow", "load"), DONE], tools=tools)
+    await kit.run()
+    assert trio.current_time() == 1

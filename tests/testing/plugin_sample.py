@@ -108,7 +108,7 @@ async def test_fails_by_a_task() -> None:
 
 
 def test_fails_by_a_thread() -> None:
-    threading.Thread(target=GO.wait, args=(8,), name="a lingering thread").start()
+    threading.Thread(target=GO.wait, name="a lingering thread", daemon=True).start()
 
 
 async def test_fails_by_a_suspended_generator() -> None:

@@ -67,6 +67,8 @@ async def test_a_worker_that_trio_keeps_for_later_is_not_busy() -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.to_thread.run_sync, work)
         await trio.to_thread.run_sync(entered.wait)
-        assert len(busy_threads(known)) == 1
+        busy = busy_threads(known)
+        assert len(busy) == 1
+        assert busy_threads([*known, *busy]) == []
         go.set()
     assert busy_threads(known) == []

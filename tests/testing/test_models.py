@@ -27,6 +27,7 @@ class Asker:
 
     def __init__(self) -> None:
         self.told: list[Event] = []
+        self.messages = [user_message("Go.")]
         self._turns = count()
 
     async def ask(self, model: ScriptedModel) -> ModelTurn | Halt:
@@ -40,9 +41,8 @@ class Asker:
             tool_calls=0,
             now=trio.current_time,
         )
-        messages = [user_message("Go.")]
         return await model.complete(
-            ModelRequest(run_id="r", turn_id=f"t{turn}", turn=turn, messages=messages), stream
+            ModelRequest(run_id="r", turn_id=f"t{turn}", turn=turn, messages=self.messages), stream
         )
 
 
@@ -89,6 +89,14 @@ async def test_what_was_asked_is_kept_as_it_was_then() -> None:
     assert [message["role"] for message in second.messages] == ["user", "assistant", "tool"]
     assert (first.turn, second.turn) == (0, 1)
     assert [tool["function"] for tool in second.tools] != []
+
+
+@pytest.mark.rule("R-KIT-01")
+async def test_what_becomes_of_the_messages_later_changes_no_request() -> None:
+    model, asker = scripted_model([final_answer("x")]), Asker()
+    await asker.ask(model)
+    asker.messages[:] = []
+    assert [message["content"] for message in model.requests[0].messages] == ["Go."]
 
 
 @pytest.mark.rule("R-KIT-01")

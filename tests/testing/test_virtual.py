@@ -63,6 +63,8 @@ def test_a_deadlock_ends_with_where_each_task_waits(
 ) -> None:
     with pytest.raises(DeadlockError) as caught:
         run_virtual(scenario)
+    # The main task, and with it the two children if there are any; none of trio's own.
+    assert len(caught.value.waiting) == (3 if scenario is _wait_with_children else 1)
     waiting = "\n".join(caught.value.waiting)
     assert re.search(rf"test_virtual\.py:\d+ in {scenario.__name__}", waiting)
     if scenario is _wait_with_children:
@@ -111,6 +113,17 @@ def test_to_wait_for_another_thread_is_no_deadlock() -> None:
         return "handed in"
 
     assert run_watched(main, clock=MockClock(autojump_threshold=0)) == "handed in"
+
+
+def test_to_wait_for_a_thread_that_has_not_begun_is_no_deadlock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("harness.testing._virtual.busy_threads", lambda known=(): [])
+
+    async def main() -> bool:
+        return await trio.to_thread.run_sync(threading.Event().wait, 0.1)
+
+    assert run_watched(main, clock=MockClock(autojump_threshold=0)) is False
 
 
 def test_a_real_clock_is_left_alone() -> None:
