@@ -29,7 +29,8 @@ A failed tool, a spent budget and a stop are not here: they are values. Every er
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 __all__ = [
@@ -57,7 +58,9 @@ __all__ = [
     "ToolDefinitionError",
     "TranscriptError",
     "UsageError",
+    "add_note",
     "error_text",
+    "leaf_errors",
 ]
 
 _TEXT_LIMIT = 2_000
@@ -92,6 +95,23 @@ def _rebuild(cls: type[HarnessError], args: tuple[object, ...]) -> HarnessError:
     error = cls.__new__(cls, *args)
     error.args = args  # an OSError, which a TimeoutError is, takes them in its __init__ only
     return error
+
+
+def leaf_errors(error: BaseException) -> Iterator[BaseException]:
+    """Yield *error*, or the errors in it that are no groups if it is a group; however deep."""
+    left = [error]
+    while left:
+        each = left.pop()
+        if isinstance(each, BaseExceptionGroup):
+            left.extend(reversed(each.exceptions))
+        else:
+            yield each
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add *note* to *error*, if it takes notes: one that is frozen does not."""
+    with contextlib.suppress(Exception):
+        error.add_note(note)
 
 
 def error_text(error: BaseException) -> str:
@@ -209,7 +229,8 @@ class MissingExtraError(UsageError, ImportError):
 class MisuseError(UsageError):
     """A misuse that does not end the run: it is reported by a `CallRejected` event.
 
-    Codes: ``turn.discarded-with-calls``, ``input.unmatched-result``, ``suspend.on-failure``.
+    Codes: ``turn.discarded-with-calls``, ``input.unmatched-result``, ``suspend.on-failure``,
+    ``suspend.repeated-id``.
     """
 
     def __init__(self, code: str, message: str) -> None:

@@ -12,6 +12,7 @@ meets no other wording from us.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Literal, Required, TypeAlias, TypedDict, overload
 
@@ -166,8 +167,8 @@ def failure_envelope(error: str, kind: FailureKind | None = None) -> str:
 
 def _finite(value: object) -> object:
     """Return *value* with tuples as lists and NaN and infinities as None."""
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
+    if type(value) is float:
+        return value if math.isfinite(value) else None
     if type(value) is dict:
         return {key: _finite(inner) for key, inner in value.items()}
     if type(value) in (list, tuple):

@@ -17,6 +17,8 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from harness._errors import leaf_errors
+
 __all__ = ["only_cancelled", "open_kept_nursery", "run_shielded", "stop_due"]
 
 
@@ -30,9 +32,7 @@ def stop_due() -> bool:
 
 def only_cancelled(error: BaseException) -> bool:
     """Whether *error* is a cancellation and nothing else, alone or as all leaves of a group."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(only_cancelled(each) for each in error.exceptions)
-    return isinstance(error, trio.Cancelled)
+    return all(isinstance(each, trio.Cancelled) for each in leaf_errors(error))
 
 
 async def run_shielded(

@@ -137,18 +137,28 @@ class Suspend:
 class Outcome:
     """How a call ended, and what it asks of the run. Made by the four constructors."""
 
-    kind: OutcomeKind
+    kind: OutcomeKind = attrs.field(validator=attrs.validators.in_(get_args(OutcomeKind)))
     data: object = None
     parts: tuple[dict[str, JSON], ...] = ()
     """Content parts, passed through as they are."""
     failure_kind: FailureKind | None = attrs.field(default=None)
-    error: str = ""
+    error: str = attrs.field(default="")
     activate_plugins: tuple[str, ...] = ()
     activate_skills: tuple[str, ...] = ()
     compact: bool = False
-    suspend: Suspend | None = None
+    suspend: Suspend | None = attrs.field(default=None)
     abandoned: bool = False
     """Its thread still runs; it keeps its permit until it ends."""
+
+    @error.validator
+    def _check_error(self, _: object, value: object) -> None:
+        if not isinstance(value, str):
+            raise TypeError(f"Outcome.error is a {type(value).__name__}, expected a text")
+
+    @suspend.validator
+    def _check_suspend(self, _: object, value: object) -> None:
+        if not isinstance(value, Suspend | None):
+            raise TypeError(f"Outcome.suspend is {value!r}, expected a Suspend or None")
 
     @failure_kind.validator
     def _check_failure_kind(self, _: object, value: object) -> None:

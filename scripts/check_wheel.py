@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -73,11 +74,21 @@ def check_contents(wheel: Path) -> None:
     """Hold the wheel's files against the checkout's: all of the package, nothing else."""
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
-    paths = [path.relative_to(ROOT) for path in (ROOT / "harness").rglob("*") if path.is_file()]
-    wanted = {str(p) for p in paths if not any(n.startswith((".", "__pyc")) for n in p.parts)}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    moved = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    wanted = {
+        str(Path(target, path.relative_to(ROOT / source)))
+        for source, target in {"harness": "harness", **moved}.items()
+        for path in (ROOT / source).rglob("*")
+        if path.is_file() and not _is_left_over(path.relative_to(ROOT))
+    }
     if packed != wanted:
         missing, strange = sorted(wanted - packed), sorted(packed - wanted)
         sys.exit(f"the wheel lacks {missing} and should not have {strange}")
+
+
+def _is_left_over(path: Path) -> bool:
+    return any(part.startswith((".", "__pycache__")) for part in path.parts)
 
 
 def check_imports(wheel: Path, folder: Path) -> None:

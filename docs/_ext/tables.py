@@ -116,7 +116,6 @@ TABLES: dict[str, list[list[str]]] = {
             "Kind": lambda row: code(row.kind),
             "Category": lambda row: code(row.category),
             "Phase": lambda row: code(row.phase) if row.phase else "as far as the call had come",
-            "A connection's end": lambda row: yes(row.is_end),
         },
     ),
     "exits": cells(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -22,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_run_parser(commands)
     add_demo_parser(commands)
     options = parser.parse_args(arguments)
+    if sys.stdout is None:  # closed by whoever started us
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # for as long as we run
     replace_unknown(sys.stdout)
     code: int = options.command(options)
     return code

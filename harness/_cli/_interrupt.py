@@ -6,6 +6,7 @@ may be doing in a thread.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -35,12 +36,14 @@ async def interruptible(run: Run) -> AsyncIterator[None]:
 async def _abort_on_signal(run: Run) -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for number in signals:
-            signal.signal(number, _leave_at_once)
+            for each in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(each, _leave_at_once)
             run.abort(f"signal {signal.Signals(number).name}")
             await run.wait()
             return
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> None:
-    sys.stdout.flush()
+    with contextlib.suppress(OSError, RuntimeError):  # a full output, or a write that is under way
+        sys.stdout.flush()
     os._exit(INTERRUPTED)

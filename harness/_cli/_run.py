@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -15,10 +16,13 @@ from harness._cli._exit import ERROR, EXIT_CODES, USAGE
 from harness._cli._interrupt import interruptible
 from harness._cli._output import discard_rest
 from harness._cli._show import JsonLines, Lines, Show
-from harness._errors import HarnessError, MissingExtraError
+from harness._errors import HarnessError
 from harness._toolset import Toolset
 from harness.kernel import Limits, Run, open_run
-from harness.tools import Tool, tool
+from harness.tools import Tool, as_toolset, tool
+
+if TYPE_CHECKING:
+    from harness.providers import ChatModel
 
 __all__ = ["add_run_parser", "run_command"]
 
@@ -58,53 +62,62 @@ def run_command(options: argparse.Namespace) -> int:
             turns=check_count("--max-turns", options.max_turns),
             tokens=options.max_tokens and check_count("--max-tokens", options.max_tokens),
         )
-        toolset = load_tools(options.tools)
-    except (ImportError, TypeError, ValueError, AttributeError, HarnessError) as error:
+        toolset = as_toolset(load_tools(options.tools))
+        model = _model(options)
+        show: Show = JsonLines(sys.stdout) if options.json else Lines(sys.stdout)
+        return trio.run(_run, model, options.question, toolset, limits, deadline, show)
+    except _USAGE_ERRORS as error:
         print(f"harness run: {error}", file=sys.stderr)
         return USAGE
-    show: Show = JsonLines(sys.stdout) if options.json else Lines(sys.stdout)
-    return trio.run(_run, options, toolset, limits, deadline, show)
+
+
+_USAGE_ERRORS = (ImportError, AttributeError, TypeError, ValueError, HarnessError)
+"""What the arguments may be refused with, before anything is asked."""
+
+
+def _model(options: argparse.Namespace) -> ChatModel:
+    from harness.providers import ChatModel  # noqa: PLC0415  # an extra
+
+    return ChatModel(
+        options.model,
+        base_url=options.base_url,
+        api_key=os.environ.get("OPENAI_API_KEY") or None,
+        stream=not options.no_stream,
+    )
 
 
 async def _run(
-    options: argparse.Namespace,
-    tools: Toolset | Sequence[Tool],
+    model: ChatModel,
+    question: str,
+    toolset: Toolset,
     limits: Limits,
     seconds: float | None,
     show: Show,
 ) -> int:
-    try:
-        from harness.providers import ChatModel  # noqa: PLC0415  # an extra
-    except MissingExtraError as error:
-        print(f"harness run: {error}", file=sys.stderr)
-        return USAGE
     deadline = None if seconds is None else trio.current_time() + seconds
-    model = ChatModel(
-        options.model,
-        base_url=options.base_url,
-        api_key=os.environ.get("OPENAI_API_KEY"),
-        stream=not options.no_stream,
-    )
+    run: Run | None = None
     try:
         async with (
             model,
-            open_run(model, options.question, tools=tools, limits=limits, deadline=deadline) as run,
+            open_run(model, question, tools=toolset, limits=limits, deadline=deadline) as run,
             interruptible(run),
         ):
             await show_events(run, show)
-    except HarnessError:
-        return ERROR  # shown by the run's last event
+    except Exception as error:
+        if run is None or run.result.error is not error:
+            raise
+        return ERROR  # it was shown with the run's last event
     return EXIT_CODES[run.result.stop_reason]
 
 
 async def show_events(run: Run, show: Show) -> None:
-    """Show every event of *run*; if nobody reads the output any more, abort it."""
+    """Show every event of *run*; if the output takes no more, abort it."""
     try:
         async for event in run.events:
             show.event(event)
-    except BrokenPipeError:
+    except OSError as error:
         discard_rest(sys.stdout)
-        run.abort("the output was closed")
+        run.abort(f"the output failed: {error}")
 
 
 def load_tools(names: Sequence[str]) -> Toolset | list[Tool]:

@@ -120,6 +120,7 @@ class Lines:
             self._line(f"{event.failure.kind}: {event.failure.message}", self._styles.bad)
 
     def _text(self, text: str) -> None:
+        text = harmless(text)
         self._output.write(text)
         self._output.flush()
         self._in_text = not text.endswith("\n")
@@ -133,7 +134,15 @@ class Lines:
         self._output.flush()
 
 
+def harmless(text: str) -> str:
+    """Return *text* without control characters: what a model says may not steer a terminal."""
+    return "".join(
+        each if each.isprintable() or each in "\n\t" else "\N{REPLACEMENT CHARACTER}"
+        for each in text
+    )
+
+
 def shortened(text: str, limit: int = 100) -> str:
     """Return *text* in one line of at most *limit* characters."""
-    line = " ".join(text.split())
+    line = harmless(" ".join(text.split()))
     return line if len(line) <= limit else f"{line[: limit - 1]}…"

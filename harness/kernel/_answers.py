@@ -16,7 +16,13 @@ from functools import partial
 
 import attrs
 
-from harness._errors import JournalTimeoutError, MissingPortError, MisuseError, error_text
+from harness._errors import (
+    JournalTimeoutError,
+    MissingPortError,
+    MisuseError,
+    add_note,
+    error_text,
+)
 from harness._events import CallRejected, Failure, SuspendWithdrawn
 from harness._messages import WITHDRAWN_TEXT, Message
 from harness._shield import only_cancelled
@@ -69,19 +75,22 @@ class OpenBatch:
         """Take the toolset's verdict; if it asks for anything, the whole batch stays open.
 
         Raises:
-            ValueError: a decision names no call of the batch, or asks to be woken.
+            ValueError: a decision names no call of the batch, or is neither of the two.
         """
         asked: dict[str, Suspend] = {}
-        by_id = {slot.call.id: slot for slot in self.slots}
         for call_id, decision in admission.decisions.items():
-            if call_id not in by_id:
-                raise ValueError(f"a decision names {call_id!r}, expected one of {list(by_id)}")
+            slots = [slot for slot in self.slots if slot.call.id == call_id]
+            if not slots:
+                ids = [slot.call.id for slot in self.slots]
+                raise ValueError(f"a decision names {call_id!r}, expected one of {ids}")
             if isinstance(decision, Outcome):
-                by_id[call_id].outcome = decision
-            elif decision.kind == "answer":
+                for slot in slots:
+                    slot.outcome = decision
+            elif getattr(decision, "kind", None) == "answer":
                 asked[call_id] = decision
             else:
-                raise ValueError(f"the decision on {call_id!r} is a wake, expected a question")
+                text = f"the decision on {call_id!r} is {decision!r}"
+                raise ValueError(f"{text}, expected an outcome or a question")
         replies = {key: value for key, value in self.batch.replies.items() if key not in asked}
         self._pause = Pause(
             suspends=asked, replies=replies if asked else {}, memo=admission.memo,
@@ -112,7 +121,8 @@ class OpenBatch:
         if fatal:
             (_, first), *others = fatal
             for call_id, error in others:
-                first.add_note(f"call {call_id!r} failed fatally too: {error!r}")
+                kind = type(error).__name__
+                add_note(first, f"call {call_id!r} failed fatally too: {kind}: {error_text(error)}")
             raise first
 
     @property
@@ -196,17 +206,22 @@ class OpenBatch:
     def _stays_open(self, slot: CallSlot) -> bool:
         """Note a suspend; True for a call that waits for its answer."""
         outcome, call_id = slot.outcome, slot.call.id
-        suspend = None if outcome is None else outcome.suspend
-        if outcome is not None and suspend is not None:
-            if outcome.kind == "completed":
-                self._pause.suspends[call_id] = suspend
-            else:
-                text = f"call {call_id!r} failed and asked for a pause, expected one or the other"
-                self._report(slot, MisuseError("suspend.on-failure", text))
-                return False
-        if suspend is not None and suspend.kind == "wake":
+        if outcome is None:
+            return True  # it asked in an earlier leg
+        suspend = outcome.suspend
+        if suspend is None:
             return False
-        return call_id in self._pause.suspends
+        if outcome.kind != "completed":
+            text = f"call {call_id!r} failed and asked for a pause, expected one or the other"
+            self._report(slot, MisuseError("suspend.on-failure", text))
+            return False
+        if sum(each.call.id == call_id for each in self.slots) > 1:
+            text = f"call {call_id!r} asked for a pause, and its id is not its own in its batch"
+            self._report(slot, MisuseError("suspend.repeated-id", text))
+            slot.outcome = Outcome.failed(text, "conflict")
+            return False
+        self._pause.suspends[call_id] = suspend
+        return suspend.kind == "answer"
 
     def _conclude(self) -> None:
         """Give every call that has no result its last outcome. Is no checkpoint."""
@@ -241,7 +256,7 @@ class OpenBatch:
         except BaseException as error:
             self._refusal = error
             if not only_cancelled(error):
-                error.add_note(f"calls left unanswered: {list(self.open_calls)}")
+                add_note(error, f"calls left unanswered: {list(self.open_calls)}")
             raise
         self._answers += 1
         slot.answered = True

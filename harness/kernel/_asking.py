@@ -7,17 +7,21 @@ unusable answer cost.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 import trio
 
 from harness._errors import CompletionDefectError, ModelContractError
 from harness._events import ReasoningDelta, TurnFinished
+from harness._json import JSON
 from harness._messages import MessagesView
 from harness._model import Assembly, Halt, Model, ModelRequest, ModelTurn, TextSurface
 from harness._toolset import Toolset
 from harness._usage import Usage
 from harness.completion import open_turn_stream
 from harness.kernel._books import Books
+from harness.kernel._ports import answered
 from harness.kernel._turn import check_answer
 
 __all__ = ["Asking", "TurnRecord"]
@@ -67,7 +71,7 @@ class Asking:
             turn_id=turn.turn_id,
             turn=state.turn,
             messages=MessagesView(state.messages),
-            tools=tuple(self.toolset.definitions()),
+            tools=self._definitions(),
         )
         stream = open_turn_stream(
             turn.turn_id,
@@ -96,6 +100,12 @@ class Asking:
             if finished.reasoning and not stream.opened:
                 books.tell(ReasoningDelta(turn_id=turn.turn_id, attempt=0, text=finished.reasoning))
         return answer
+
+    def _definitions(self) -> tuple[dict[str, JSON], ...]:
+        definitions: object = self.toolset.definitions()
+        if not isinstance(definitions, Sequence):
+            raise TypeError(f"Toolset.definitions answered {definitions!r}, expected a sequence")
+        return tuple(answered("Toolset.definitions", each, dict) for each in definitions)
 
     def _judge(self, books: Books, answer: object) -> ModelTurn | Halt:
         """Return a usable answer; what an unusable one cost is counted all the same."""

@@ -228,7 +228,8 @@ class BatchRunner:
         if error is None and not flight.scope.cancelled_caught:
             if isinstance(returned, Outcome):
                 return returned
-            error = TypeError(f"the toolset returned {returned!r}, expected an Outcome")
+            kind = type(returned).__name__
+            error = TypeError(f"the toolset returned a {kind}, expected an Outcome")
         left: Left = "cut" if error is None else what_was_raised(error)
         if left == "exception" and error is not None:
             self._leg.books.tell(CallRejected(call_id=slot.call.id, failure=Failure.of(error)))

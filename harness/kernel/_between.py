@@ -41,6 +41,7 @@ from harness.kernel._ports import (
     Supervisor,
     answered,
 )
+from harness.kernel._state import RunState
 from harness.kernel._stop import Fact, StopSignal, first_reason
 from harness.kernel._turn import text_of
 from harness.transcript import check_settled
@@ -70,7 +71,9 @@ class Between:
 
     async def before_turn(self) -> StopReason | None:
         """Say why no turn may begin, if none may; otherwise let in what was posted."""
-        asked = self._stop.soft or await self._supervisor.should_stop()
+        asked = self._stop.soft or answered(
+            "Supervisor.should_stop", await self._supervisor.should_stop(), bool
+        )
         await trio.lowlevel.checkpoint_if_cancelled()
         reason = first_reason("stop_asked" if asked else None, self._books.budget.lack())
         if reason is not None and not asked:
@@ -88,6 +91,7 @@ class Between:
             decision = await self._ask_supervisor(self._step("continue", would_end=False))
             self._deliver("Supervisor.settled", decision.messages)
             stop = decision.stop
+            await trio.lowlevel.checkpoint_if_cancelled()
         if opened or wakes:
             self._books.state.pause = batch.pause()
             await self._at_boundary("waiting", would_end=False)
@@ -107,12 +111,14 @@ class Between:
         step = self._step("finished", would_end=True)
         decision = await self._ask_supervisor(step)
         more = self._deliver("Supervisor.settled", decision.messages)
+        await trio.lowlevel.checkpoint_if_cancelled()
         if decision.stop:
             return first_reason("stop_asked")
         if not more and self._books.budget.lack() is None:
             more = self._deliver_posts()
             if not more and not self._stop.soft:
                 more = self._deliver("Supervisor.nudge", await self._supervisor.nudge(step))
+                await trio.lowlevel.checkpoint_if_cancelled()
         if more:
             return await self._go_on(would_end=True, compact=False)
         await self._at_boundary("finished", would_end=True)
@@ -132,8 +138,9 @@ class Between:
         if self._books.budget.lack() is not None:
             return None
         state = self._books.state
-        if compact or (state.usage.fresh and self._compactor.needed(state)):
+        if compact or (state.usage.fresh and self._needs_compaction(state)):
             await self._compact()
+            await trio.lowlevel.checkpoint_if_cancelled()
         verdict = await self._at_boundary("continue", would_end=would_end)
         return first_reason("checkpoint" if verdict == "checkpoint" else None)
 
@@ -168,6 +175,9 @@ class Between:
             self._books.state.messages.append(message)
             delivered = True
         return delivered
+
+    def _needs_compaction(self, state: RunState) -> bool:
+        return answered("Compactor.needed", self._compactor.needed(state), bool)
 
     async def _compact(self) -> None:
         books = self._books

@@ -66,6 +66,11 @@ class EventSource:
     leg: int
     turn: int
     """The one in progress, else the last one that there was; 0 before the first."""
+    _ended: bool = attrs.field(default=False, init=False)
+
+    def end(self) -> None:
+        """Tell nothing more: the last event has been told."""
+        self._ended = True
 
     def tell(self, event: Event) -> None:
         """Stamp *event* and send it. Never waits, is no checkpoint.
@@ -75,7 +80,7 @@ class EventSource:
         """
         if type(event) not in _KINDS:
             raise TypeError(f"{event!r} was told, expected an event")
-        if self.emitter.has_readers:
+        if self.emitter.has_readers and not self._ended:
             self.emitter.send_nowait(
                 msgspec.structs.replace(
                     event,

@@ -77,8 +77,7 @@ class Leg:
                 # Aborted before the batch was entered: the pause is withdrawn.
                 state.pause = None
                 batch.reopen(place, pause)
-                # ASYNC102: close() awaits nothing but the journal, in a shield with a deadline
-                await batch.close()  # noqa: ASYNC102
+                await self._close(batch)
         if not pause.replies:
             return first_reason("open_calls")
         turn = TurnRecord(batch.batch.turn_id, counted=True)
@@ -166,12 +165,18 @@ class Leg:
                 await batch.settle()
         finally:
             self.batch = None
-            # ASYNC102: close() awaits nothing but the journal, in a shield with a deadline
-            await batch.close()  # noqa: ASYNC102
-            batch.raise_fatal()
+            await self._close(batch)
         if refused:
             return await self.between.ended("halted" if self.halt is not None else "refused")
         return await self.between.after_batch(batch)
+
+    async def _close(self, batch: OpenBatch) -> None:
+        """Answer what is left of *batch*, then raise what ended it; for a ``finally``."""
+        try:
+            # ASYNC102: it awaits nothing but the journal, in a shield with a deadline
+            await batch.close()  # noqa: ASYNC102
+        finally:
+            batch.raise_fatal()
 
     def _open(self, batch: OpenBatch, message: Message) -> None:
         batch.opened()
@@ -179,7 +184,9 @@ class Leg:
 
     def _refuses(self, batch: OpenBatch) -> bool:
         """Answer a whole batch ``not_run`` that may not run; True if it was refused."""
-        if self.halt is None and self.books.budget.take_calls(len(batch.slots)):
+        count = len(batch.slots)
+        if self.halt is None and self.books.budget.take_calls(count):
+            self.books.state.calls_taken += count
             return False
         batch.refuse_all()
         return True
@@ -188,7 +195,9 @@ class Leg:
         """Admit the batch, and run what may run: serial calls first, then the others."""
         toolset = self.tools.toolset
         if not batch.admitted:
-            batch.admit(answered("Toolset.admit", await toolset.admit(batch.batch), Admission))
+            admission = await toolset.admit(batch.batch)
+            await trio.lowlevel.checkpoint_if_cancelled()
+            batch.admit(answered("Toolset.admit", admission, Admission))
             if not batch.admitted:
                 return
         slots = batch.to_run()

@@ -29,16 +29,17 @@ class _Pool:
 
 @attrs.define(eq=False)
 class Permit:
-    """The right to run one call; the borrower in its limiters. Release it once."""
+    """The right to run one call; the borrower in its limiters. Releasing it twice is no error."""
 
     _limiters: Limiters
     _name: str | None
     _held: list[trio.CapacityLimiter] = attrs.field(factory=list, init=False)
+    _claimed: bool = attrs.field(default=False, init=False)
 
     def take_nowait(self) -> bool:
         """Take the permit if it is free; is no checkpoint."""
         try:
-            for limiter in self._limiters._claim(self._name):
+            for limiter in self._claim():
                 limiter.acquire_on_behalf_of_nowait(self)
                 self._held.append(limiter)
         except trio.WouldBlock:
@@ -49,7 +50,7 @@ class Permit:
     async def take(self) -> None:
         """Wait in line for the permit. A checkpoint; on cancellation nothing is taken."""
         try:
-            for limiter in self._limiters._claim(self._name):
+            for limiter in self._claim():
                 await limiter.acquire_on_behalf_of(self)
                 self._held.append(limiter)
         except BaseException:
@@ -57,11 +58,17 @@ class Permit:
             raise
 
     def release(self) -> None:
-        """Give back what was taken; is no checkpoint."""
+        """Give back what was taken, once; is no checkpoint."""
         for limiter in reversed(self._held):
             limiter.release_on_behalf_of(self)
         self._held.clear()
-        self._limiters._unclaim(self._name)
+        if self._claimed:
+            self._claimed = False
+            self._limiters._unclaim(self._name)
+
+    def _claim(self) -> list[trio.CapacityLimiter]:
+        self._claimed = True
+        return self._limiters._claim(self._name)
 
 
 class Limiters:

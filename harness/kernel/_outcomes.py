@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
-from harness._errors import error_text
+from harness._errors import error_text, leaf_errors
 from harness._messages import INTERRUPTED_TEXT, FailureKind, OutcomeKind
 from harness._toolset import Outcome
 
@@ -65,15 +65,21 @@ _STRAY_TEXT = "The tool was cancelled by something else than this run, and did n
 def what_was_raised(error: BaseException) -> Left:
     """Say which kind of thing *error* is; a group is the gravest of its leaves.
 
-    A cancellation beside real errors is not what ended the call, so it does not count.
+    A cancellation beside real errors is not what ended the call, so it does not count. What is
+    neither an exception nor a cancellation is meant for whoever runs the program: an interrupt,
+    a request to exit, the verdict of a test framework.
     """
-    if isinstance(error, BaseExceptionGroup):
-        kinds = {what_was_raised(each) for each in error.exceptions}
-        order: tuple[Left, ...] = ("exit", "exception", "cancellation")
-        return next(kind for kind in order if kind in kinds)
-    if isinstance(error, (KeyboardInterrupt, SystemExit)):
-        return "exit"
-    return "exception" if isinstance(error, Exception) else "cancellation"
+    kinds = {_kind_of(each) for each in leaf_errors(error)}
+    order: tuple[Left, ...] = ("exit", "exception", "cancellation")
+    return next(kind for kind in order if kind in kinds)
+
+
+def _kind_of(leaf: BaseException) -> Left:
+    if isinstance(leaf, Exception):
+        return "exception"
+    # By name, since a foreign framework is not imported to ask it.
+    names = {each.__name__ for each in type(leaf).__mro__}
+    return "cancellation" if names & {"Cancelled", "CancelledError"} else "exit"
 
 
 def judge_outcome(

@@ -8,7 +8,7 @@ its path, and nothing is half loaded. Messages are kept as they are, with every 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
@@ -18,10 +18,13 @@ from harness._messages import Message
 from harness._toolset import Reply, Suspend
 from harness.kernel._start import state_from
 from harness.kernel._state import Pause, RunState, RunUsage
+from harness.kernel._turn import calls_of
 
 __all__ = ["STATE_VERSION", "dump_state", "load_state"]
 
 STATE_VERSION = 1
+
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Record(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -62,11 +65,12 @@ class _Usage(_Record):
 class _State(_Record):
     version: int
     run_id: str
-    leg: int
+    leg: _Count
     messages: list[dict[str, object]]
-    turn: int
+    turn: _Count
     usage: _Usage
-    tool_calls: int
+    tool_calls: _Count
+    calls_taken: _Count
     pause: _Pause | None
 
 
@@ -85,6 +89,7 @@ def dump_state(state: RunState) -> bytes:
         turn=state.turn,
         usage=msgspec.convert(state.usage, _Usage, from_attributes=True),
         tool_calls=state.tool_calls,
+        calls_taken=state.calls_taken,
         pause=None if pause is None else _stored_pause(pause),
     )
     return encode(msgspec.to_builtins(record))
@@ -106,7 +111,9 @@ def load_state(text: bytes | str) -> RunState:
     if record.version != STATE_VERSION:
         raise RecordError(f"its version is {record.version}, expected {STATE_VERSION}")
     try:
-        return state_from(_live_state(record))
+        state = state_from(_live_state(record))
+        _check_pause(state)
+        return state
     except TranscriptError as error:
         raise RecordError(str(error), path="$.messages") from None
     except (TypeError, ValueError) as error:
@@ -140,8 +147,24 @@ def _live_state(record: _State) -> RunState:
         turn=record.turn,
         usage=msgspec.convert(record.usage, RunUsage, from_attributes=True),
         tool_calls=record.tool_calls,
+        calls_taken=record.calls_taken,
         pause=None if record.pause is None else _live_pause(record.pause),
     )
+
+
+def _check_pause(state: RunState) -> None:
+    """Refuse a pause whose parts do not fit together."""
+    pause = state.pause
+    if pause is None:
+        return
+    asking = next((each for each in reversed(state.messages) if each.get("tool_calls")), None)
+    known = {call.id for call in calls_of(asking)} if asking is not None else set()
+    for call_id in pause.suspends:
+        if call_id not in known:
+            raise RecordError(f"call {call_id!r} is not of the last batch", path="$.pause.suspends")
+    for call_id in pause.replies:
+        if pause.admitted and call_id not in pause.suspends:
+            raise RecordError(f"call {call_id!r} asked nothing", path="$.pause.replies")
 
 
 def _live_pause(record: _Pause) -> Pause:

@@ -220,6 +220,7 @@ class Run:
                 failure=None if failure is None else Failure.of(failure),
             )
         )
+        leg.books.source.end()
         if self._owns_emitter:
             leg.books.source.emitter.close()
         self._finished.set()
@@ -295,9 +296,11 @@ async def open_run(
     permits = Limiters() if limiters is None else limiters
     ledger = Budget(limits, parent=budget)
     state = state_from(input, ids)
-    ledger.carry_over(turns=state.turn, tool_calls=state.tool_calls, usage=state.usage)
-    state.begin_leg()
+    ledger.carry_over(turns=state.turn, tool_calls=state.calls_taken, usage=state.usage)
     emitter = Emitter() if events is None else events
+    if not isinstance(emitter, Emitter):
+        raise TypeError(f"events is {events!r}, expected an Emitter or None")
+    state.begin_leg()
     source = EventSource(emitter, state.run_id, state.leg, turn=max(state.turn - 1, 0))
     books = Books(state, RunStats(), ledger, source)
     leg = Leg(

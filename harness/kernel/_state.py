@@ -69,7 +69,7 @@ class Pause:
     """False while the batch's admission is still asking, so nothing of it has started."""
 
 
-@attrs.define(kw_only=True)
+@attrs.define(kw_only=True, getstate_setstate=False)
 class RunState:
     """A run: its transcript, its totals, and where it waits."""
 
@@ -82,8 +82,20 @@ class RunState:
     usage: RunUsage = attrs.field(factory=RunUsage)
     tool_calls: int = 0
     """Calls that the model asked for."""
+    calls_taken: int = 0
+    """Those of them that were within the limits; what later legs count against."""
     pause: Pause | None = None
     _in_use: bool = attrs.field(default=False, init=False, eq=False, repr=False)
+
+    def __getstate__(self) -> dict[str, object]:
+        # A copy is a state of its own: no leg runs on it.
+        names = (field.name for field in attrs.fields(RunState))
+        return {name: getattr(self, name) for name in names if name != "_in_use"}
+
+    def __setstate__(self, values: dict[str, object]) -> None:
+        self._in_use = False
+        for name, value in values.items():
+            setattr(self, name, value)
 
     def begin_leg(self) -> None:
         """Count a leg that starts on this state; the kernel calls it.

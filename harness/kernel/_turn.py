@@ -22,7 +22,12 @@ from harness._model import Assembly, Halt, Model, ModelLike, ModelRequest, Model
 from harness._toolset import ToolCall
 from harness._usage import Usage
 from harness.completion import detect_message_defect
-from harness.transcript import message_fault, raw_arguments, without_poison
+from harness.transcript import (
+    message_fault,
+    raw_arguments,
+    without_kept_arguments,
+    without_poison,
+)
 
 __all__ = ["as_model", "calls_of", "check_answer", "text_of"]
 
@@ -74,7 +79,7 @@ def _check_turn(turn: object, assembly: Assembly) -> ModelTurn:
     if not isinstance(turn, ModelTurn):
         raise ModelContractError(f"the model returned {turn!r}, expected a ModelTurn or a Halt")
     _check_fields(turn)
-    message = _read_message(turn.message)
+    message = without_kept_arguments(_read_message(turn.message))
     calls = message.get("tool_calls")
     if turn.accept or calls:
         defect = detect_message_defect(message, turn.finish_reason, assembly)

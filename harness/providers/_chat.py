@@ -59,7 +59,8 @@ class ChatModel:
     *client* of the caller's, who then owns the connections, no block is needed.
 
     Nothing is read from the environment, and nothing here has a timeout: bound a run by its
-    deadline. The key and the values of *headers* appear in no repr and no error.
+    deadline. The key and the values of *headers* appear in no repr and no error. A completion that
+    was on its way on a kept connection when its server closed that is sent once more.
 
     Raises:
         UsageError: an argument cannot be used; a key is never shown.
@@ -73,7 +74,8 @@ class ChatModel:
     _api_key: str | None = attrs.field(default=None, alias="api_key")
     """Sent as a bearer token."""
     _client: AsyncClient | None = attrs.field(default=None, alias="client")
-    """An `httpx2.AsyncClient` for proxies, certificates and the like; its timeouts are not used."""
+    """An `httpx2.AsyncClient` for proxies, certificates and the like. Its timeouts are not used,
+    and no redirect is followed."""
     _headers: Mapping[str, str] = attrs.field(factory=dict, alias="headers")
     """Further headers; one given here replaces ours of that name."""
     _stream: bool = attrs.field(default=True, alias="stream")

@@ -74,8 +74,6 @@ class TransportRow:
     category: ErrorCategory
     phase: ErrorPhase | None
     """None: as far as the call had come."""
-    is_end: bool = False
-    """Whether it may mean that a connection ended, and nothing else was wrong."""
 
 
 TRANSPORT_ROWS: Final = (
@@ -101,38 +99,17 @@ TRANSPORT_ROWS: Final = (
     TransportRow(
         error=httpx2.WriteTimeout, kind="network", category="unreachable", phase="request"
     ),
-    TransportRow(
-        error=httpx2.WriteError,
-        kind="network",
-        category="unreachable",
-        phase="request",
-        is_end=True,
-    ),
-    TransportRow(
-        error=httpx2.ReadError, kind="network", category="unreachable", phase=None, is_end=True
-    ),
-    TransportRow(
-        error=httpx2.RemoteProtocolError,
-        kind="network",
-        category="unreachable",
-        phase=None,
-        is_end=True,
-    ),
+    TransportRow(error=httpx2.WriteError, kind="network", category="unreachable", phase="request"),
     TransportRow(error=httpx2.RequestError, kind="network", category="unreachable", phase=None),
 )
 """The first row whose class fits counts. A timeout can only come from a caller's own transport."""
-
-
-def transport_row(error: httpx2.RequestError) -> TransportRow:
-    """Return what *error* means."""
-    return next(each for each in TRANSPORT_ROWS if isinstance(error, each.error))
 
 
 def transport_failure(
     error: httpx2.RequestError, *, phase: ErrorPhase, redact: Redaction
 ) -> ProviderError:
     """Return the failure that *error* is; *phase* says how far the call had come."""
-    row = transport_row(error)
+    row = next(each for each in TRANSPORT_ROWS if isinstance(error, each.error))
     detail = redact(str(error))[:QUOTE_LENGTH] or "no detail"
     return ProviderError(
         f"the call to the provider ended with {type(error).__name__} ({detail}), expected a reply",
@@ -205,7 +182,7 @@ class _Post:
     body: bytes
 
     async def open(self) -> httpx2.Response:
-        """Return the response, whose body is still to come.
+        """Return the response, whose body is still to come; `_steps` says when it is sent again.
 
         A checkpoint. Cancelled at once wherever it is: between two tries there is no connection.
 
@@ -216,8 +193,8 @@ class _Post:
         steps = Steps()
         try:
             return await self._send(steps)
-        except httpx2.RequestError as error:
-            if not (steps.lost and transport_row(error).is_end):
+        except httpx2.RequestError:
+            if not steps.lost:
                 raise
         steps = Steps(refusals=KEPT_CONNECTIONS)
         while True:  # noqa: ASYNC913  each try is a checkpoint, also one that is refused

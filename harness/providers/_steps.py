@@ -3,15 +3,26 @@
 A server may close a connection that it had offered to keep, at any moment: a load balancer whose
 idle time is over, or a server that offers to keep every connection and keeps none. If the next
 request is on its way just then, it is lost, though nothing is wrong with it, with the server or
-with the network. HTTP leaves it to the client to send such a request again. A completion changes
-nothing at the provider, so the worst that can come of it is one that is paid for twice.
+with the network. HTTP lets a client send such a request again if it knows that doing it twice
+changes nothing. A completion is of that kind: the worst that can come of it is one that is paid for
+twice.
 
 The request is sent again, once, if all of this holds:
 
 * It went out on a **kept connection**. A fresh one that ends is a server that fails, and whether
   to try that again is for routing to decide.
-* The connection **ended**, in good order or by a reset. Bytes that are no HTTP are an answer, if a
-  bad one, and a connection that was closed on this side is nobody's loss.
+* The connection **ended**. The transport's error does not say so by itself; what lies below does:
+
+  ==========================  =======================  ===================================
+  the transport's error       below it                 what it was
+  ==========================  =======================  ===================================
+  ``RemoteProtocolError``     nothing                  it ended in good order
+  ``ReadError, WriteError``   ``BrokenResourceError``  it was reset
+  ``RemoteProtocolError``     the parser's error       an answer came, if a bad one
+  ``ReadError, WriteError``   ``ClosedResourceError``  it was closed on this side
+  ``…Timeout``                ``TooSlowError``         a caller's transport gave up
+  ==========================  =======================  ===================================
+
 * Of a reply there was **no status** yet. (The transport does not tell half a head from nothing.)
 
 **The second try refuses kept connections.** Where one is stale its neighbours often are, and the
@@ -45,9 +56,7 @@ _NO_REPLY_YET: Final = frozenset(
     }
 )
 _ENDS: Final = (type(None), trio.BrokenResourceError)
-"""What is below the transport's error if a connection ended: nothing where it ended in good order,
-and trio's error where it was reset. A bad reply has the parser's error there, a timeout and a
-connection that was closed on this side have others of trio's."""
+"""What lies below the transport's error if the connection ended."""
 
 
 class KeptConnectionError(Exception):

@@ -114,7 +114,9 @@ class Tool:
             value = await run_abandonable(work, name=self.name, keep_permit=context.keep_permit)
         else:
             value = await run_in_thread(work, name=self.name)
-        return await value if inspect.isawaitable(value) else value
+        while inspect.isawaitable(value):
+            value = await value
+        return value
 
 
 @overload

@@ -12,7 +12,7 @@ from harness.transcript._checks import (
     unanswered_call_ids,
 )
 from harness.transcript._lines import message_fault
-from harness.transcript._poison import raw_arguments, without_poison
+from harness.transcript._poison import raw_arguments, without_kept_arguments, without_poison
 from harness.transcript._rows import Check, RefusalRow
 
 __all__ = [
@@ -27,5 +27,6 @@ __all__ = [
     "message_fault",
     "raw_arguments",
     "unanswered_call_ids",
+    "without_kept_arguments",
     "without_poison",
 ]

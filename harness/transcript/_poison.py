@@ -19,7 +19,7 @@ from harness._arguments import Parsed, Unparseable, parse_arguments, tool_call_a
 from harness._json import JSON, encode_text
 from harness._messages import EXTRA_KEY, Message
 
-__all__ = ["raw_arguments", "without_poison"]
+__all__ = ["raw_arguments", "without_kept_arguments", "without_poison"]
 
 _KEPT = "raw_arguments"
 
@@ -57,6 +57,18 @@ def raw_arguments(message: Message, index: int) -> str:
         raise IndexError(f"call {index!r} was asked for, the message has {len(calls)}")
     kept = _mapping(_mapping(message.get(EXTRA_KEY)).get(_KEPT)).get(str(index))
     return kept if isinstance(kept, str) else calls[index]["function"]["arguments"]
+
+
+def without_kept_arguments(message: Message) -> Message:
+    """Return *message* without what `without_poison` keeps: only we may have put it there.
+
+    For a message that has just come from a model.
+    """
+    extra: object = message.get(EXTRA_KEY)
+    if not isinstance(extra, dict) or _KEPT not in extra:
+        return message
+    rest = {key: value for key, value in extra.items() if key != _KEPT}
+    return cast(Message, {**message, EXTRA_KEY: rest})
 
 
 def _clean_call(index: int, call: object, kept: dict[str, JSON]) -> object:

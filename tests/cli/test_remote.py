@@ -7,7 +7,9 @@ import httpx2
 import pytest
 import trio
 
+import harness
 from harness._cli._remote import OpenRequests, open_remote
+from harness.providers import ChatModel
 from tests.providers.server import (
     Exchange,
     Script,
@@ -122,6 +124,22 @@ async def test_a_server_that_is_not_there_leaves_nothing_open() -> None:
         with pytest.raises(httpx2.ConnectError):
             await client.get("http://127.0.0.1:9/")
     assert not await watch.busy()
+
+
+async def test_a_request_that_is_watched_is_sent_once_more_if_its_connection_had_been_closed() -> (
+    None
+):
+    async def script(exchange: Exchange) -> None:
+        if exchange.number == 0:
+            await exchange.send(head() + chunked(sse(payload("stop", content="Hello"))))
+        else:
+            await exchange.close()
+
+    async with watched(script) as (watch, client):
+        model = ChatModel("m", base_url=str(client.base_url), client=client)
+        for _ in range(3):
+            assert (await harness.run(model, "?")).text == "Hello"
+            assert not await watch.busy()
 
 
 async def test_a_remote_endpoint_says_what_is_watched_in_place_of_slots() -> None:

@@ -18,7 +18,6 @@ from harness.providers._http import (
     open_client,
     open_reply,
     transport_failure,
-    transport_row,
 )
 
 NOTHING = Redaction([])
@@ -26,7 +25,6 @@ NOTHING = Redaction([])
 CONNECTING = ("network", "unreachable", "connect")
 SENDING = ("network", "unreachable", "request")
 BROKEN = ("network", "unreachable", None)
-ENDS = {httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError}
 EXPECTED: dict[type[httpx2.RequestError], tuple[str, str, str | None]] = {
     httpx2.RequestError: BROKEN,
     httpx2.TransportError: BROKEN,
@@ -67,11 +65,6 @@ def test_every_error_of_the_transport_has_its_meaning() -> None:
             found = (failure.kind, failure.category, failure.phase)
             assert found == (meant, category, phase or place)
             assert failure.status_code is None
-
-
-@pytest.mark.rule("R-PROV-24")
-def test_three_errors_may_mean_that_a_connection_ended() -> None:
-    assert {kind for kind in EXPECTED if transport_row(kind("gone")).is_end} == ENDS
 
 
 def test_no_row_of_the_table_is_hidden_by_one_before_it() -> None:

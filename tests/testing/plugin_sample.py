@@ -146,3 +146,7 @@ async def test_fails_with_several() -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fail, ValueError("this"))
         nursery.start_soon(fail, KeyError("and that"))
+
+
+def test_fails_with_a_group_of_its_own() -> None:
+    raise ExceptionGroup("both", [ValueError("this"), KeyError("and that")])
