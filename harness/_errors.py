@@ -61,6 +61,7 @@ __all__ = [
     "add_note",
     "error_text",
     "leaf_errors",
+    "shown",
 ]
 
 _TEXT_LIMIT = 2_000
@@ -112,6 +113,14 @@ def add_note(error: BaseException, note: str) -> None:
     """Add *note* to *error*, if it takes notes: one that is frozen does not."""
     with contextlib.suppress(Exception):
         error.add_note(note)
+
+
+def shown(value: object) -> str:
+    """Return how a foreign *value* is shown in an error: its repr, cut; never raises."""
+    try:
+        return repr(value)[:200]
+    except Exception:  # noqa: BLE001  # a foreign __repr__; the class is known in any case
+        return f"a {type(value).__name__}"
 
 
 def error_text(error: BaseException) -> str:

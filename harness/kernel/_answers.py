@@ -31,7 +31,7 @@ from harness.kernel._batch import BatchRunner, CallSlot, LegTools
 from harness.kernel._state import Pause
 from harness.kernel._writer import Writer
 from harness.tools import render_outcome
-from harness.transcript import message_fault
+from harness.transcript import joining_fault
 
 __all__ = ["OpenBatch"]
 
@@ -266,7 +266,7 @@ class OpenBatch:
         assert slot.outcome is not None
         try:
             message: Message = self._leg.toolset.render(slot.call, slot.outcome)
-            fault = message_fault(message)
+            fault = joining_fault(message)
             if fault:
                 raise ValueError(f"render wrote what no transcript can hold: {fault}")
             if message["role"] == "tool" and message["tool_call_id"] == slot.call.id:

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 import attrs
 import trio
 
-from harness._errors import AbortedToolCallError
+from harness._errors import AbortedToolCallError, shown
 from harness._events import CallRejected, Failure, ToolFinished, ToolStarted
 from harness._messages import NOT_RUN_TEXT
 from harness._shield import stop_due
@@ -228,8 +228,8 @@ class BatchRunner:
         if error is None and not flight.scope.cancelled_caught:
             if isinstance(returned, Outcome):
                 return returned
-            kind = type(returned).__name__
-            error = TypeError(f"the toolset returned a {kind}, expected an Outcome")
+            text = f"the toolset returned {shown(returned)}, expected an Outcome"
+            error = TypeError(text)
         left: Left = "cut" if error is None else what_was_raised(error)
         if left == "exception" and error is not None:
             self._leg.books.tell(CallRejected(call_id=slot.call.id, failure=Failure.of(error)))

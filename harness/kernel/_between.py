@@ -44,7 +44,7 @@ from harness.kernel._ports import (
 from harness.kernel._state import RunState
 from harness.kernel._stop import Fact, StopSignal, first_reason
 from harness.kernel._turn import text_of
-from harness.transcript import check_settled
+from harness.transcript import check_settled, joining_fault
 
 __all__ = ["Between", "Post"]
 
@@ -169,9 +169,9 @@ class Between:
                 text = f"a result for {message.get('tool_call_id')!r} was delivered, expected input"
                 self._books.report(MisuseError("input.unmatched-result", text))
                 continue
-            refusals = check_settled((message,))
-            if refusals:
-                raise TranscriptError([each.text for each in refusals])
+            fault = joining_fault(message) or ("it has calls" if message.get("tool_calls") else "")
+            if fault:
+                raise TranscriptError([f"{port} answered a message that cannot join: {fault}"])
             self._books.state.messages.append(message)
             delivered = True
         return delivered
@@ -201,9 +201,9 @@ class Between:
 
     def _replace_messages(self, messages: Iterable[Message]) -> None:
         state, shorter = self._books.state, list(messages)
-        refusals = check_settled(shorter)
-        if refusals:
-            raise InvalidCompactionError([each.text for each in refusals])
+        refusals = [each.text for each in check_settled(shorter)]
+        if refusals or not shorter:
+            raise InvalidCompactionError(refusals or ["there are no messages, expected some"])
         state.messages[:] = shorter
         state.usage = state.usage.stale()
 

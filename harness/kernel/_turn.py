@@ -25,7 +25,8 @@ from harness.completion import detect_message_defect
 from harness.transcript import (
     message_fault,
     raw_arguments,
-    without_kept_arguments,
+    raw_name,
+    without_kept,
     without_poison,
 )
 
@@ -79,7 +80,7 @@ def _check_turn(turn: object, assembly: Assembly) -> ModelTurn:
     if not isinstance(turn, ModelTurn):
         raise ModelContractError(f"the model returned {turn!r}, expected a ModelTurn or a Halt")
     _check_fields(turn)
-    message = without_kept_arguments(_read_message(turn.message))
+    message = without_kept(_read_message(turn.message))
     calls = message.get("tool_calls")
     if turn.accept or calls:
         defect = detect_message_defect(message, turn.finish_reason, assembly)
@@ -152,7 +153,7 @@ def _call_of(message: Message, index: int) -> ToolCall:
     name: object
     arguments: object
     if call["type"] == "function":
-        name, arguments = call["function"]["name"], raw_arguments(message, index)
+        name, arguments = raw_name(message, index), raw_arguments(message, index)
     else:
         # The parts of such a call stand under the name of its type, or where a function has them.
         parts: object = call.get(call["type"]) or call.get("function")

@@ -1,10 +1,12 @@
 """One POST over httpx2, and its reply closed on every way out.
 
-httpx2 reads a body through a stack of five async generators. One that is left suspended keeps
-its connection until the garbage collector finds it, and ``aclose`` on the outermost closes only
-that one. What closes all of them is a *cancelled read*: ``Cancelled`` is raised at the innermost
-await and unwinds through every layer. A cancelled attempt does just that by itself; after a
-``break``, or an error of ours between two reads, `Reply.aclose` does it on purpose.
+httpx2 reads a body through a stack of async generators. One that is left suspended keeps its
+connection until the garbage collector finds it, and ``aclose`` on the outermost closes some of
+them only. What closes all is a *cancelled read*: ``Cancelled`` is raised at the innermost await
+and unwinds through every layer. A cancelled attempt does just that by itself; after a ``break``,
+or an error of ours between two reads, `Reply.aclose` does it on purpose. An error of httpx2's own
+decoder ends the outer layers before anybody can read again, so `_Undecoded`, the layer below the
+decoder, does the same when it is closed.
 
 There are no timeouts here. Everything that waits is bounded by the scopes around it: the
 attempt's watchdog, the run's deadline. A second clock inside the transport would call a model
@@ -106,9 +108,12 @@ TRANSPORT_ROWS: Final = (
 
 
 def transport_failure(
-    error: httpx2.RequestError, *, phase: ErrorPhase, redact: Redaction
+    error: httpx2.RequestError, *, phase: ErrorPhase, redact: Redaction, status: int | None = None
 ) -> ProviderError:
-    """Return the failure that *error* is; *phase* says how far the call had come."""
+    """Return the failure that *error* is; *phase* says how far the call had come.
+
+    *status* is told of a failure of HTTP only: a connection that breaks says nothing about it.
+    """
     row = next(each for each in TRANSPORT_ROWS if isinstance(error, each.error))
     detail = redact(str(error))[:QUOTE_LENGTH] or "no detail"
     return ProviderError(
@@ -116,6 +121,7 @@ def transport_failure(
         kind=row.kind,
         category=row.category,
         phase=row.phase or phase,
+        status_code=status if row.kind == "http" else None,
     )
 
 
@@ -216,6 +222,35 @@ class _Post:
         return await self.client.send(request, stream=True, follow_redirects=False)
 
 
+async def _close_by_reading(pieces: AsyncIterator[bytes]) -> None:
+    """Close every layer of *pieces* that is still open, at once, by a cancelled read."""
+    with trio.CancelScope(shield=True) as closing:  # noqa: ASYNC912  nor should it wait
+        closing.cancel()
+        try:
+            while await anext(pieces, None) is not None:
+                pass
+        except httpx2.RequestError:
+            pass  # of bytes that had come already, and that nobody asked for
+
+
+@attrs.frozen(eq=False)
+class _Undecoded(httpx2.AsyncByteStream):
+    """The body as it comes from the connection, closed to its bottom wherever it is left."""
+
+    _stream: httpx2.AsyncByteStream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        pieces = aiter(self._stream)
+        try:
+            async for piece in pieces:
+                yield piece
+        finally:
+            await _close_by_reading(pieces)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
 @attrs.define(eq=False)
 class Reply:
     """A reply whose status and headers are there, and whose body is read from here."""
@@ -235,12 +270,15 @@ class Reply:
         A checkpoint only if it has to wait. Cancelled, it closes the connection.
 
         Raises:
-            ProviderError: the connection broke before the end of the body.
+            ProviderError: the connection broke before the end of the body, or the body is not
+                in the encoding that its head names.
         """
         try:
             return await anext(self._pieces, None)
         except httpx2.RequestError as error:
-            failure = transport_failure(error, phase=self.phase, redact=self._redact)
+            failure = transport_failure(
+                error, phase=self.phase, redact=self._redact, status=self.status
+            )
             raise failure from _cause(error, self._redact)
 
     async def read(self, limit: int) -> bytes:
@@ -283,13 +321,7 @@ class Reply:
 
     async def aclose(self) -> None:
         """Close what is still open, at once; a body read to its end leaves the connection kept."""
-        with trio.CancelScope(shield=True) as closing:  # noqa: ASYNC912  nor should it wait
-            closing.cancel()
-            try:
-                while await anext(self._pieces, None) is not None:
-                    pass
-            except httpx2.RequestError:
-                pass  # of bytes that had come already, and that nobody asked for
+        await _close_by_reading(self._pieces)
 
 
 @asynccontextmanager
@@ -314,6 +346,7 @@ async def open_reply(
     except httpx2.RequestError as error:
         failure = transport_failure(error, phase="headers", redact=redact)
         raise failure from _cause(error, redact)
+    response.stream = _Undecoded(response.stream)
     reply = Reply(
         status=response.status_code,
         headers=tuple(response.headers.multi_items()),

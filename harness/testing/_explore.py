@@ -14,7 +14,7 @@ from harness._bounds import check_count
 from harness.testing._errors import ScenarioFailedError, VacuousError
 from harness.testing._judge import Errors, Judge
 from harness.testing._play import Playing, Step
-from harness.testing._scene import Invariant, Scenario, Scene
+from harness.testing._scene import Invariant, Scenario, Scene, called
 from harness.testing._schedule import Schedule
 
 __all__ = ["ScheduleReport", "explore_schedules"]
@@ -62,6 +62,7 @@ def explore_schedules(
 
     Raises:
         ScenarioFailedError: under the first failing schedule.
+        FindingError: *same* is async, or yields, so there is no view.
         VacuousError: fewer courses than *minimum*: the schedules were all the same to it.
     """
     if minimum is not None:
@@ -75,7 +76,7 @@ def explore_schedules(
         played += 1
         courses.add(tuple(playing.trace))
         if same is not None:
-            view = same(playing.scene)
+            view = called(same, playing.scene)
             first = first or [view]
             if view != first[0]:
                 raise _difference(playing, first[0], view)

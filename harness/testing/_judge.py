@@ -12,7 +12,7 @@ import attrs
 
 from harness.testing._errors import ScenarioFailedError, UnrepeatableError
 from harness.testing._play import Playing, Step, play
-from harness.testing._scene import Invariant, Scenario
+from harness.testing._scene import Invariant, Scenario, called
 from harness.testing._schedule import Schedule
 
 __all__ = ["Errors", "Judge"]
@@ -31,10 +31,10 @@ class Judge:
     invariants: Sequence[Invariant]
     raises: Errors
 
-    def play(self, seed: Schedule, at: int | None, course: Sequence[Step] = ()) -> Playing:
+    def play(self, seed: Schedule, at: int | None, course: Sequence[Step] | None = None) -> Playing:
         """Play it, and return if the end is sound.
 
-        *course* are the steps that it took uncut; none if nobody knows yet.
+        *course* are the steps that it took uncut; None if nobody knows yet.
 
         Raises:
             ScenarioFailedError: it is not.
@@ -50,15 +50,15 @@ class Judge:
             raise self._failure(seed, at, error) from error  # noqa: ASYNC104  # the run is over
         return playing
 
-    def _check(self, playing: Playing, course: Sequence[Step]) -> None:
-        if course:
+    def _check(self, playing: Playing, course: Sequence[Step] | None) -> None:
+        if course is not None:
             _check_course(playing, course if playing.at is None else course[: playing.at + 1])
         scene = playing.scene
         if scene.error is not None and not _only(scene.error, self.raises):
             raise scene.error
         scene.judge()
         for invariant in self.invariants:
-            invariant(scene)
+            called(invariant, scene)
 
     def _failure(self, seed: Schedule, at: int | None, error: BaseException) -> ScenarioFailedError:
         """Say which cut failed, how the scenario came to it, and how to play just this one."""

@@ -10,12 +10,14 @@ comes to a later line.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from typing import Literal, TypeAlias, TypeVar
 
 import attrs
 
-__all__ = ["Invariant", "Scenario", "Scene", "SceneOutcome", "Start"]
+from harness.testing._errors import FindingError
+
+__all__ = ["Invariant", "Scenario", "Scene", "SceneOutcome", "Start", "called"]
 
 T = TypeVar("T")
 
@@ -63,7 +65,8 @@ class Scene:
     def afterwards(self, check: Callable[[], object]) -> Callable[[], object]:
         """Call *check* when the scenario is over, however it ended. Usable as a decorator.
 
-        It is called outside of trio and fails by raising, an `AssertionError` for example.
+        It is called outside of trio and fails by raising, an `AssertionError` for example. One
+        that is async, or yields, is refused then: nothing would run it.
         """
         self._checks.append(check)
         return check
@@ -107,9 +110,28 @@ class Scene:
     def judge(self) -> None:
         """Call the scenario's own checks. Called by who plays it."""
         for check in self._checks:
-            check()
+            called(check)
 
 
 Scenario: TypeAlias = Callable[[Scene], Awaitable[object]]
 Invariant: TypeAlias = Callable[[Scene], object]
-"""A claim about every playing of a scenario; it fails by raising."""
+"""A claim about every playing of a scenario; it fails by raising.
+
+It is a plain function. One that is async, or yields, is refused: nothing would run it.
+"""
+
+
+def called(check: Callable[..., object], *args: object) -> object:
+    """Return what *check* returns for *args*.
+
+    Raises:
+        FindingError: it is async, or yields, so nothing of it has run.
+    """
+    value = check(*args)
+    if isinstance(value, (Awaitable, Generator, AsyncGenerator)):
+        if isinstance(value, (Coroutine, Generator)):
+            value.close()  # or it warns, somewhere else and later, that nobody awaited it
+        raise FindingError(
+            f"{check!r} returned {value!r}, expected a check that is over when it returns"
+        )
+    return value

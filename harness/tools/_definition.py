@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
-from typing import TypedDict, TypeVar, Unpack, cast, get_origin, overload
+from typing import Final, TypedDict, TypeVar, Unpack, cast, get_origin, overload
 
 import attrs
 
@@ -30,6 +31,9 @@ from harness.tools._thread import run_abandonable, run_in_thread
 from harness.tools._type_schema import TypeSchema
 
 __all__ = ["PolicyOptions", "Tool", "call_policy", "define_tool"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What every provider takes as the name of a tool."""
 
 ArgsT = TypeVar("ArgsT")
 HostT = TypeVar("HostT")
@@ -77,8 +81,11 @@ class Tool:
 
     def __attrs_post_init__(self) -> None:
         name: object = self.name
-        if not isinstance(name, str) or not name.strip():
-            raise ToolDefinitionError(self.name, f"its name is {name!r}, expected a text")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ToolDefinitionError(
+                self.name,
+                f"its name is {name!r}, expected letters, digits, '_' and '-', at most 64",
+            )
         if self.abandon and not self._threaded:
             raise ToolDefinitionError(
                 self.name, "abandon is True for an async function, expected a synchronous one"

@@ -9,10 +9,11 @@ from harness.transcript._checks import (
     check_openai,
     check_settled,
     is_settled,
+    joining_fault,
     unanswered_call_ids,
 )
 from harness.transcript._lines import message_fault
-from harness.transcript._poison import raw_arguments, without_kept_arguments, without_poison
+from harness.transcript._poison import raw_arguments, raw_name, without_kept, without_poison
 from harness.transcript._rows import Check, RefusalRow
 
 __all__ = [
@@ -24,9 +25,11 @@ __all__ = [
     "check_openai",
     "check_settled",
     "is_settled",
+    "joining_fault",
     "message_fault",
     "raw_arguments",
+    "raw_name",
     "unanswered_call_ids",
-    "without_kept_arguments",
+    "without_kept",
     "without_poison",
 ]

@@ -95,6 +95,19 @@ def check_anthropic(messages: Sequence[object]) -> tuple[Refusal, ...]:
     return _refuse(read(messages), "anthropic")
 
 
+def joining_fault(message: object) -> str:
+    """Return why *message* cannot join a transcript on its own, or an empty text; never raises.
+
+    For messages that somebody hands in, which stand at a place where any role may: whether their
+    role, their content and their shape would be taken.
+    """
+    found = (each for each in check_anthropic((message,)) if each.code in _JOINING)
+    return next((each.text.removeprefix("message 0: ") for each in found), "")
+
+
+_JOINING = ("malformed_message", "unknown_role", "no_content", "empty_assistant", "blank_text")
+
+
 def unanswered_call_ids(messages: Sequence[object]) -> tuple[str, ...]:
     """Return the ids of the calls that no message answers, in order; never raises.
 

@@ -114,11 +114,11 @@ async def started(server: Server, *options: str) -> AsyncIterator[trio.Process]:
 async def read_until(process: trio.Process, wanted: str) -> str:
     assert process.stdout is not None
     got = ""
-    with trio.fail_after(20):
-        while wanted not in got:
+    while wanted not in got:
+        with trio.fail_after(20):
             piece = await process.stdout.receive_some()
-            assert piece, f"the output ended at {got!r}, expected {wanted!r} in it"
-            got += piece.decode()
+        assert piece, f"the output ended at {got!r}, expected {wanted!r} in it"
+        got += piece.decode()
     return got
 
 

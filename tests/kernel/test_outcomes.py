@@ -121,8 +121,8 @@ def test_only_an_interrupted_call_can_have_left_its_thread_behind(
 
 SINGLE: dict[Left, tuple[Callable[[], BaseException], ...]] = {
     "exception": (ValueError, lambda: OSError("gone"), TimeoutError, StopAsyncIteration),
-    "exit": (KeyboardInterrupt, SystemExit),
-    "cancellation": (trio_cancellation, asyncio.CancelledError, GeneratorExit, BaseException),
+    "exit": (KeyboardInterrupt, SystemExit, GeneratorExit, BaseException),
+    "cancellation": (trio_cancellation, asyncio.CancelledError),
 }
 
 

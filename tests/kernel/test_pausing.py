@@ -316,7 +316,7 @@ async def test_a_batch_that_asks_first_shows_its_message_and_no_more(
     ("decision", "said"),
     [
         ({"other": Outcome.not_run()}, "names 'other'"),
-        ({"call_1": Suspend.wake(TOMORROW)}, "is a wake"),
+        ({"call_1": Suspend.wake(TOMORROW)}, "expected an outcome or a question"),
     ],
 )
 async def test_a_decision_that_makes_no_sense_fails_the_run_and_answers_its_calls(

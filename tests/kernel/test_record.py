@@ -40,7 +40,7 @@ pauses = st.builds(
     replies=st.dictionaries(st.sampled_from(["c1"]), st.builds(Reply, value=json_values)),
     memo=json_values,
     admitted=st.booleans(),
-)
+).filter(lambda pause: not pause.admitted or pause.replies.keys() <= pause.suspends.keys())
 counts = st.integers(0, 2**40)
 
 
@@ -91,6 +91,13 @@ FAULTS = [
     (lambda record: record["messages"].pop(), "$.messages"),
     (lambda record: record.update(messages=[1]), "$.messages[0]"),
     (lambda record: record.update(messages=[]), "$.messages"),
+    (lambda record: record.update(turn=-5), "$.turn"),
+    (lambda record: record.update(leg=-1), "$.leg"),
+    (lambda record: record["pause"]["suspends"][0].update(call_id="x"), "$.pause.suspends"),
+    (
+        lambda record: record["pause"].update(replies=[{"call_id": "c2", "value": 1}]),
+        "call 'c2' asked nothing",
+    ),
 ]
 
 

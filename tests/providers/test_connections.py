@@ -1,6 +1,7 @@
 """Connections: closed at once by a stop, kept where they can be, owned by one block."""
 
 import gc
+import zlib
 from collections.abc import Callable
 
 import httpx2
@@ -113,6 +114,38 @@ async def test_a_mess_behind_a_refused_chunk_does_not_hide_why_it_was_refused() 
     async with asking(stalling(head() + mess)) as (model, server):
         with pytest.raises(ProviderError, match=r"^the provider sent 5 at 'choices'"):
             await ask(model)
+        await server.idle(within=0.2)
+
+
+@pytest.mark.rule("R-PROV-17", "R-PROV-16")
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_body_that_is_not_encoded_as_its_head_says_closes_every_layer(
+    status: int, stream: bool
+) -> None:
+    start = head(status, "text/event-stream", "Content-Encoding: gzip", length=99)
+    async with asking(stalling(start + b"not gzip at all"), stream=stream) as (model, server):
+        for _ in range(3):
+            with pytest.raises(ProviderError) as caught:
+                await ask(model)
+            assert caught.value.status_code == status
+            if status == 200:
+                assert (caught.value.kind, caught.value.category) == ("http", "server_error")
+                assert caught.value.phase == ("stream" if stream else "reply")
+            gc.collect()
+            await server.idle(within=0.2)
+
+
+@pytest.mark.rule("R-PROV-17", "R-PROV-19")
+async def test_what_follows_the_end_event_is_closed_also_when_it_cannot_be_decoded() -> None:
+    packer = zlib.compressobj(wbits=31)
+    packed = packer.compress(PARIS) + packer.flush(zlib.Z_FULL_FLUSH)
+    start = head(200, "text/event-stream", "Content-Encoding: gzip")
+    script = stalling(start + chunked(packed, b"\xff" * 20, end=False))
+    async with asking(script) as (model, server):
+        turn = await ask(model)
+        assert turn.message["content"] == "Paris"
+        gc.collect()
         await server.idle(within=0.2)
 
 

@@ -420,6 +420,19 @@ def test_a_scenario_that_changes_from_playing_to_playing_is_refused() -> None:
 
 
 @pytest.mark.rule("R-KIT-11")
+def test_a_scenario_that_waits_only_when_it_is_played_again_is_refused() -> None:
+    played: list[Scene] = []
+
+    async def at_once_at_first(scene: Scene) -> None:
+        played.append(scene)
+        if len(played) > 1:
+            await trio.sleep(1)
+
+    with pytest.raises(UnrepeatableError, match="step 0 was park scenario, expected the end"):
+        cancel_everywhere(at_once_at_first)
+
+
+@pytest.mark.rule("R-KIT-11")
 def test_a_scenario_whose_tasks_change_is_refused() -> None:
     names = iter("abcdefgh")
 

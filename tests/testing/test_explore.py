@@ -3,6 +3,7 @@ import trio
 from hypothesis import find, settings
 
 from harness.testing import (
+    FindingError,
     ScenarioFailedError,
     Scene,
     VacuousError,
@@ -38,6 +39,15 @@ def first_come_first_served(scene: Scene) -> None:
 
 def everybody_comes(scene: Scene) -> None:
     assert sorted(scene.kept(Order) or ()) == [0, 1, 2, 3]
+
+
+@pytest.mark.rule("R-KIT-17")
+def test_a_view_that_nothing_would_await_is_refused() -> None:
+    async def view(scene: Scene) -> None:
+        pass
+
+    with pytest.raises(FindingError, match="view.* returned <coroutine .*, expected a check"):
+        explore_schedules(_alone, seeds=[0], same=view)
 
 
 @pytest.mark.rule("R-KIT-17")

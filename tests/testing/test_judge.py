@@ -1,7 +1,17 @@
+import gc
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+
 import pytest
 import trio
 
-from harness.testing import ScenarioFailedError, Scene, UnrepeatableError
+from harness.testing import (
+    FindingError,
+    Invariant,
+    ScenarioFailedError,
+    Scene,
+    UnrepeatableError,
+)
 from harness.testing._judge import Judge
 from harness.testing._play import Step
 
@@ -38,6 +48,53 @@ def test_another_course_than_before_is_refused(
 ) -> None:
     with pytest.raises(UnrepeatableError, match=f"^under seed 0 {complaint}"):
         _judge().play(0, at, course)
+
+
+def test_a_course_without_steps_is_a_course_too() -> None:
+    with pytest.raises(UnrepeatableError, match="step 0 was park scenario, expected the end as"):
+        _judge().play(0, None, [])
+
+
+async def a_claim_that_is_async(scene: Scene) -> None:
+    raise AssertionError("never seen")
+
+
+def a_claim_that_yields(scene: Scene) -> Iterator[None]:
+    yield
+    raise AssertionError("never seen")
+
+
+async def a_claim_that_is_async_and_yields(scene: Scene) -> AsyncIterator[None]:
+    yield
+    raise AssertionError("never seen")
+
+
+_NEVER_RUN = [
+    (a_claim_that_is_async, "coroutine"),
+    (a_claim_that_yields, "generator"),
+    (a_claim_that_is_async_and_yields, "async_generator"),
+]
+
+
+@pytest.mark.rule("R-KIT-13")
+@pytest.mark.parametrize(("claim", "kind"), _NEVER_RUN)
+@pytest.mark.parametrize("own", [False, True])
+def test_a_claim_that_nothing_would_run_is_refused_by_name(
+    claim: Invariant, kind: str, own: bool
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        if own:
+            scene.afterwards(lambda: None)
+            scene.afterwards(partial(claim, scene))
+
+    judge = _judge(scenario=scenario, invariants=() if own else [claim])
+    with pytest.raises(
+        ScenarioFailedError, match=rf"returned <{kind} object .*>, expected a check"
+    ) as caught:
+        judge.play(0, None)
+    assert claim.__name__ in str(caught.value)
+    assert isinstance(caught.value.__cause__, FindingError)
+    gc.collect()  # a coroutine that was forgotten warns now
 
 
 def test_invariants_are_asked_in_order_after_the_scenarios_own_checks() -> None:
