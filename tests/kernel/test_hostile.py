@@ -105,9 +105,9 @@ async def test_nothing_that_a_toolset_returns_or_raises_unsays_that_the_call_ran
         def __repr__(self) -> str:
             raise RuntimeError("detached")
 
-    deep: BaseException = ValueError("the cause")
+    deep: Exception = ValueError("the cause")
     for _ in range(3_000):
-        deep = ExceptionGroup("deeper", [deep])  # type: ignore[list-item]  # they are exceptions
+        deep = ExceptionGroup("deeper", [deep])
 
     class Odd(ToolList):
         async def execute(self, call: ToolCall, context: CallContext[HostT]) -> Outcome:
@@ -214,9 +214,8 @@ async def test_a_made_up_name_is_answered_and_not_shown_to_a_provider_again(
     kit = run_harness([asks("multi_tool_use.parallel"), final_answer("x")], tools=[])
     result = await kit.run()
     assert "'multi_tool_use.parallel'" in answers(result.state)[0]
-    assert (
-        result.state.messages[1]["tool_calls"][0]["function"]["name"] == "multi_tool_use_parallel"
-    )
+    [call] = result.state.messages[1]["tool_calls"]
+    assert call["function"]["name"] == "multi_tool_use_parallel"
     assert_provider_valid(result.state.messages)
 
 
@@ -425,7 +424,7 @@ async def test_nothing_is_told_after_the_last_event(autojump_clock: MockClock) -
 async def test_fatal_errors_that_cannot_be_shown_or_noted_do_not_hide_the_first(
     autojump_clock: MockClock,
 ) -> None:
-    class Unspeakable(Exception):
+    class UnspeakableError(Exception):
         def __repr__(self) -> str:
             raise RuntimeError("no repr")
 
@@ -438,11 +437,11 @@ async def test_fatal_errors_that_cannot_be_shown_or_noted_do_not_hide_the_first(
         def fatal(self, error: BaseException) -> bool:
             return True
 
-    first = Unspeakable()
-    tools = Fatal([failing_tool(first, "a"), failing_tool(Unspeakable(), "b"), held_tool()])
+    first = UnspeakableError()
+    tools = Fatal([failing_tool(first, "a"), failing_tool(UnspeakableError(), "b"), held_tool()])
     kit = run_harness([asks("a", "b", "held")], tools=tools)
-    with pytest.raises(Unspeakable) as caught:
+    with pytest.raises(UnspeakableError) as caught:
         await kit.run()
     assert caught.value is first
     failures = [each.failure.message for each in kit.events if isinstance(each, CallRejected)]
-    assert "Unspeakable" in failures
+    assert "UnspeakableError" in failures
