@@ -18,7 +18,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import attrs
 import trio
@@ -235,19 +235,24 @@ async def _close_by_reading(pieces: AsyncIterator[bytes]) -> None:
 
 @attrs.frozen(eq=False)
 class _Undecoded(httpx2.AsyncByteStream):
-    """The body as it comes from the connection, closed to its bottom wherever it is left."""
+    """The body as it comes from the connection, read once, and closed to its bottom."""
 
     _stream: httpx2.AsyncByteStream
+    # No generator, or httpx2 would close that instead of asking for `aclose`.
+    _pieces: AsyncIterator[bytes] = attrs.field(init=False)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        pieces = aiter(self._stream)
-        try:
-            async for piece in pieces:
-                yield piece
-        finally:
-            await _close_by_reading(pieces)
+    @_pieces.default
+    def _open_pieces(self) -> AsyncIterator[bytes]:
+        return aiter(self._stream)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        return await anext(self._pieces)
 
     async def aclose(self) -> None:
+        await _close_by_reading(self._pieces)
         await self._stream.aclose()
 
 
@@ -346,7 +351,8 @@ async def open_reply(
     except httpx2.RequestError as error:
         failure = transport_failure(error, phase="headers", redact=redact)
         raise failure from _cause(error, redact)
-    response.stream = _Undecoded(response.stream)
+    # The client has refused a transport whose stream is not async.
+    response.stream = _Undecoded(cast(httpx2.AsyncByteStream, response.stream))
     reply = Reply(
         status=response.status_code,
         headers=tuple(response.headers.multi_items()),
