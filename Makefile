@@ -12,6 +12,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+# Tests are dealt out over the cores.
+WORKERS = -n auto --dist loadgroup
 
 .PHONY: help demo model test rules bench docs clean
 .PHONY: check check-format check-lint check-async check-types check-layers
@@ -38,7 +40,7 @@ model: env-demo
 	@.venv/demo/bin/python -m harness demo --fetch-only
 
 test: env-test
-	.venv/test/bin/python -m pytest -p scripts.local_model $(ARGS)
+	.venv/test/bin/python -m pytest $(WORKERS) -p scripts.local_model $(ARGS)
 
 rules: env-test
 	@.venv/test/bin/python scripts/rules.py
@@ -89,7 +91,7 @@ check-layers: env-check
 # One run is the tests, their coverage, and the evidence for check-rules.
 check-tests: env-check
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -p scripts.local_model -p scripts.rules_plugin --rules-report=build/rules.json
+	$(BIN)/coverage run -m pytest $(WORKERS) -p scripts.local_model -p scripts.rules_plugin --rules-report=build/rules.json
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -19,16 +19,11 @@ class LocalModelReport:
         self.ran: set[str] = set()
         self.reasons: dict[str, str] = {}
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note which marked tests were selected."""
-        self.selected = {
-            item.nodeid for item in session.items if item.get_closest_marker("local_model")
-        }
-
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note whether a marked test ran."""
-        if report.nodeid not in self.selected:
+        if "local_model" not in report.keywords:
             return
+        self.selected.add(report.nodeid)
         if report.skipped:
             where = report.longrepr
             reason = where[2] if isinstance(where, tuple) else str(where)
@@ -39,6 +34,8 @@ class LocalModelReport:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail the session if these tests were required and did not all run."""
+        if hasattr(session.config, "workerinput"):
+            return
         complete = bool(self.selected) and self.ran == self.selected
         if self.required and not complete and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

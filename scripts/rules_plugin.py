@@ -19,7 +19,6 @@ import functools
 import inspect
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -41,24 +40,11 @@ ASSERTING: Final = frozenset(
 ONLY_FOR_TYPE_CHECKERS: Final = frozenset({"assert_never", "assert_type"})
 """Named like an assertion, and no claim about what the code does."""
 
+PROPERTY: Final = "rules"
+"""The user property in which a test's reports carry what it claims."""
+
 NEVER_CONSTANT: Final = (ast.Name, ast.Call, ast.Attribute, ast.Await)
-
-
-@dataclass
-class MarkedTest:
-    """One test with a rule mark, and what became of it."""
-
-    nodeid: str
-    rules: list[str]
-    asserts: bool
-    outcome: str = "not run"
-    seen: set[str] = field(default_factory=set)
-
-    def as_record(self) -> dict[str, object]:
-        """Return the entry for the report."""
-        record = asdict(self)
-        del record["seen"]
-        return record
+"""An expression without any of these has the same value in every run."""
 
 
 def asserts_something(function: Callable[..., object]) -> bool:
@@ -106,48 +92,54 @@ def _outcome(seen: set[str]) -> str:
 
 
 class RuleReport:
-    """Collects the marked tests of one pytest session."""
+    """Collects the marked tests of one pytest session, wherever they run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.tests: dict[str, MarkedTest] = {}
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note each selected test that has a rule mark."""
-        for item in session.items:
-            marks = list(item.iter_markers("rule"))
-            if not marks or not isinstance(item, pytest.Function):
-                continue
-            # A mark without an id is kept as an empty one, which no page knows.
-            rules = [str(rule) for mark in marks for rule in mark.args or ("",)]
-            asserts = asserts_something(item.function)
-            self.tests[item.nodeid] = MarkedTest(item.nodeid, sorted(set(rules)), asserts)
+        self.claims: dict[str, dict[str, object]] = {}
+        self.seen: dict[str, set[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note one report of a marked test."""
-        test = self.tests.get(report.nodeid)
-        if test is None:
+        claim = dict(report.user_properties).get(PROPERTY)
+        if claim is None:
             return
+        assert isinstance(claim, dict), claim
+        self.claims[report.nodeid] = claim
+        seen = self.seen.setdefault(report.nodeid, set())
         if hasattr(report, "wasxfail"):
-            test.seen.add("xpassed" if report.passed else "xfailed")
+            seen.add("xpassed" if report.passed else "xfailed")
         elif report.when == "call" or not report.passed:
-            test.seen.add(report.outcome)
-        test.outcome = _outcome(test.seen)
+            seen.add(report.outcome)
 
     def pytest_sessionfinish(self) -> None:
         """Write the report."""
+        records = [
+            {"nodeid": nodeid, **claim, "outcome": _outcome(self.seen[nodeid])}
+            for nodeid, claim in self.claims.items()
+        ]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        records = [test.as_record() for test in self.tests.values()]
         self.path.write_text(json.dumps(records, indent=1) + "\n", "utf-8")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--rules-report``."""
-    parser.addoption("--rules-report", type=Path, help="write what became of marked tests here")
+    parser.addoption("--rules-report", help="write what became of marked tests to this file")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let each marked test's reports say what it claims, in whichever process it runs."""
+    for item in items:
+        marks = list(item.iter_markers("rule"))
+        if marks and isinstance(item, pytest.Function):
+            # A mark without an id is kept as an empty one, which no page knows.
+            rules = sorted({str(rule) for mark in marks for rule in mark.args or ("",)})
+            claim = {"rules": rules, "asserts": asserts_something(item.function)}
+            item.user_properties.append((PROPERTY, claim))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start a report, if one was asked for."""
+    """Start a report, if one was asked for; the workers of a parallel run write none."""
     path = config.getoption("--rules-report")
-    if path is not None:
+    if path is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(RuleReport(Path(path)), "rules-report")

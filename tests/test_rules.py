@@ -120,18 +120,31 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+def record(root: Path, *flags: str) -> list[Record]:
+    """Run pytest with the plugin over *root* and return what it recorded."""
+    report = root / "report.json"
+    plugin = ["-p", "scripts.rules_plugin", f"--rules-report={report}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *plugin, *flags],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(rules.ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        check=False,
+        text=True,
+        capture_output=True,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    return rules.load(report)
+
+
 @pytest.fixture(scope="module")
 def records(planted: Path) -> list[Record]:
     """The records of one real pytest run over `planted`."""
-    report = planted / "report.json"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "scripts.rules_plugin"]
-    env = {**os.environ, "PYTHONPATH": str(rules.ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(
-        [*command, f"--rules-report={report}"], cwd=planted, env=env, check=False, text=True,
-        capture_output=True,
-    )  # fmt: skip
-    assert done.returncode == 1, done.stdout + done.stderr
-    return rules.load(report)
+    return record(planted)
+
+
+def test_a_run_in_several_processes_records_the_same(planted: Path, records: list[Record]) -> None:
+    parallel = record(planted, "-p", "xdist", "-n", "2")
+    assert sorted(parallel, key=str) == sorted(records, key=str)
 
 
 @pytest.mark.parametrize(
