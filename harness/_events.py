@@ -94,6 +94,8 @@ class RunFinished(_Event, frozen=True, kw_only=True):
     """A leg ended; the last event on every exit. Figures are the leg's share."""
 
     stop_reason: StopReason
+    reason: str | None = None
+    """What `Run.abort` was given, if the leg was aborted."""
     turns: int = 0
     tool_calls: int = 0
     usage: Usage = Usage()

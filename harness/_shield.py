@@ -65,7 +65,7 @@ async def run_shielded(
                 await ended.wait()
             finally:
                 if not ended.is_set():
-                    shield.deadline = min(shield.deadline, give_up_at())
+                    shield.deadline = give_up_at()
     except BaseException as error:
         if failure is None:
             raise

@@ -69,7 +69,10 @@ class CallPolicy:
     grace: float = attrs.field(default=0.0)
     """Seconds it may go on after a stop."""
     time_limit: float | None = attrs.field(default=None)
-    """Seconds from entering the function; None is no limit."""
+    """Seconds from entering the function; None is no limit.
+
+    A thread cannot be cut: one that may not be abandoned is waited for, and then it has completed.
+    """
     effect: Effect = attrs.field(default="opaque")
 
     @pool.validator
@@ -276,7 +279,10 @@ class CallContext(Generic[HostT_co]):
     _keep_permit: Callable[[], Callable[[], None]] = attrs.field(alias="keep_permit")
 
     def tell(self, event: Event) -> None:
-        """Send an event, stamped as the run's own. Never waits, is no checkpoint."""
+        """Send an event, stamped as the run's own. Never waits, is no checkpoint.
+
+        Out of a thread: ``trio.from_thread.run_sync(context.tell, event)``.
+        """
         self._tell(event)
 
     def keep_permit(self) -> Callable[[], None]:

@@ -9,6 +9,17 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
+from harness import Assembly, CallPiece, TextSurface, user_message
+from harness._arguments import Parsed, parse_arguments
+from harness.completion import (
+    Completion,
+    TextMachine,
+    ToolCallAccumulator,
+    detect_completion_defect,
+)
+from harness.kernel._outcomes import judge_outcome
+from harness.kernel._stop import first_reason
+from harness.transcript import check_openai
 from tests import fences
 from tests.fences import Fault, Source
 
@@ -398,3 +409,21 @@ def test_a_name_that_says_nothing_is_seen(text: str, name: str) -> None:
 
 def test_words_within_words_are_fine() -> None:
     assert not list(fences.banned_names(planted("def database_information(): ...")))
+
+
+@pytest.mark.rule("R-TRIO-22")
+def test_the_decisions_of_the_core_need_no_trio_run() -> None:
+    arguments = parse_arguments('{"a": 1}')
+    calls = ToolCallAccumulator()
+    calls.observe([CallPiece(index=0, id="1", name="x", arguments="{}")])
+    told: list[object] = []
+    text = TextMachine("t", told.append, TextSurface())
+    text.begin_attempt()
+    text.observe("hello")
+    assert arguments == Parsed(arguments={"a": 1})
+    assert [call["id"] for call in calls.assembled()] == ["1"]
+    assert detect_completion_defect(Completion(text="x"), Assembly()) is None
+    assert len(told) == 1
+    assert check_openai([user_message("Go.")]) == ()
+    assert first_reason("finished", "aborted") == "aborted"
+    assert judge_outcome("cut", stopped=True)[0].kind == "interrupted"

@@ -8,6 +8,7 @@ from harness.completion._defects import (
     detect_completion_defect,
     detect_message_defect,
     expects_json_output,
+    is_empty_reply,
     json_parses,
     structured_output_parses,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "detect_completion_defect",
     "detect_message_defect",
     "expects_json_output",
+    "is_empty_reply",
     "json_parses",
     "open_turn_stream",
     "structured_output_parses",

@@ -34,6 +34,7 @@ __all__ = [
     "detect_completion_defect",
     "detect_message_defect",
     "expects_json_output",
+    "is_empty_reply",
     "json_parses",
     "structured_output_parses",
 ]
@@ -79,15 +80,24 @@ def detect_message_defect(
 
     The same rows apply, but for ``unfinished``: a message that is there has ended.
     """
+    completion = _finished(message, finish_reason)
+    return detect_completion_defect(completion, attrs.evolve(assembly, require_finish_reason=False))
+
+
+def is_empty_reply(message: Message) -> bool:
+    """Whether a finished reply says nothing and asks for nothing."""
+    return _says_nothing(_finished(message, None))
+
+
+def _finished(message: Message, finish_reason: str | None) -> Completion:
     text, refusal = _said(message.get("content"))
-    completion = Completion(
+    return Completion(
         text=text,
         refusal=message.get("refusal") or refusal,
         calls=tuple(message.get("tool_calls") or ()),
         finish_reason=finish_reason,
         clean_end=True,
     )
-    return detect_completion_defect(completion, attrs.evolve(assembly, require_finish_reason=False))
 
 
 def _said(content: str | list[dict[str, JSON]] | None) -> tuple[str, str]:

@@ -49,12 +49,15 @@ class OpenBatch:
     runner: BatchRunner = attrs.field(init=False)
     _pause: Pause = attrs.field(factory=partial(Pause, admitted=False), init=False)
     _answers: int = attrs.field(default=0, init=False)
+    _by_id: dict[str, list[CallSlot]] = attrs.field(factory=dict, init=False)
     _over: bool = attrs.field(default=False, init=False)
     _refusal: BaseException | None = attrs.field(default=None, init=False)
     """What the journal raised, or the cancellation that cut it."""
 
     def __attrs_post_init__(self) -> None:
         self.runner = BatchRunner(self._leg, self.batch)
+        for slot in self.slots:
+            self._by_id.setdefault(slot.call.id, []).append(slot)
 
     def opened(self) -> None:
         """The message has just been appended: from this step on every call must be answered."""
@@ -79,10 +82,10 @@ class OpenBatch:
         """
         asked: dict[str, Suspend] = {}
         for call_id, decision in admission.decisions.items():
-            slots = [slot for slot in self.slots if slot.call.id == call_id]
-            if not slots:
-                ids = [slot.call.id for slot in self.slots]
-                raise ValueError(f"a decision names {call_id!r}, expected one of {ids}")
+            slots = self._by_id.get(call_id)
+            if slots is None:
+                known = list(self._by_id)
+                raise ValueError(f"a decision names {call_id!r}, expected one of {known}")
             if isinstance(decision, Outcome):
                 for slot in slots:
                     slot.outcome = decision
@@ -118,6 +121,7 @@ class OpenBatch:
     def raise_fatal(self) -> None:
         """Raise what ended the run: the first in request order, the others as its notes."""
         fatal = [(slot.call.id, slot.fatal) for slot in self.slots if slot.fatal is not None]
+        fatal.sort(key=lambda each: isinstance(each[1], Exception))  # an interrupt comes first
         if fatal:
             (_, first), *others = fatal
             for call_id, error in others:
@@ -128,7 +132,7 @@ class OpenBatch:
     @property
     def fatal(self) -> bool:
         """Whether the run has to end."""
-        return any(slot.fatal is not None for slot in self.slots)
+        return self.runner.fatal
 
     @property
     def wants_compaction(self) -> bool:
@@ -215,7 +219,7 @@ class OpenBatch:
             text = f"call {call_id!r} failed and asked for a pause, expected one or the other"
             self._report(slot, MisuseError("suspend.on-failure", text))
             return False
-        if sum(each.call.id == call_id for each in self.slots) > 1:
+        if len(self._by_id[call_id]) > 1:
             text = f"call {call_id!r} asked for a pause, and its id is not its own in its batch"
             self._report(slot, MisuseError("suspend.repeated-id", text))
             slot.outcome = Outcome.failed(text, "conflict")

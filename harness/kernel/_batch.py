@@ -48,6 +48,7 @@ __all__ = ["BatchRunner", "CallSlot", "LegTools"]
 
 _UNDECIDED = CallPolicy(pool=None)
 _NOT_RUN = Outcome.not_run()
+_REFUSED = Failure.of(AbortedToolCallError("", NOT_RUN_TEXT))
 
 
 @attrs.frozen(eq=False)
@@ -112,6 +113,8 @@ class BatchRunner:
     _idle: trio.Event = attrs.field(factory=trio.Event, init=False)
     _busy: int = attrs.field(default=0, init=False)
     """Calls in flight, and lines that still have calls to start."""
+    fatal: bool = attrs.field(default=False, init=False)
+    """Whether a call ended with what ends the run."""
 
     async def run(self, slots: Sequence[CallSlot]) -> None:
         """Run *slots* side by side and wait for the last. A checkpoint, unless empty.
@@ -241,8 +244,9 @@ class BatchRunner:
             time_limit=slot.policy.time_limit,
             abandoned=flight.kept,
         )
-        if row.ends_run and slot.fatal is None:
-            slot.fatal = error
+        if row.ends_run:
+            slot.fatal = slot.fatal or error
+            self.fatal = True
         return outcome
 
     def is_fatal(self, slot: CallSlot, error: BaseException) -> bool:
@@ -252,15 +256,15 @@ class BatchRunner:
                 slot.fatal = error
         except Exception as failure:  # noqa: BLE001  # a port's own error ends the run
             slot.fatal = failure
+        self.fatal = self.fatal or slot.fatal is not None
         return slot.fatal is not None
 
     def refuse(self, slot: CallSlot, *, ask: bool) -> None:
         """Answer a call that never began; with *ask* the toolset may call that fatal."""
         slot.outcome = _NOT_RUN
-        refusal = AbortedToolCallError(slot.call.id, NOT_RUN_TEXT)
-        self._leg.books.tell(CallRejected(call_id=slot.call.id, failure=Failure.of(refusal)))
+        self._leg.books.tell(CallRejected(call_id=slot.call.id, failure=_REFUSED))
         if ask:
-            self.is_fatal(slot, refusal)
+            self.is_fatal(slot, AbortedToolCallError(slot.call.id, NOT_RUN_TEXT))
 
     def _context(self, flight: _Flight) -> CallContext[object]:
         def keep_permit() -> Callable[[], None]:

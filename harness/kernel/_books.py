@@ -39,8 +39,8 @@ class Books:
         self.source.tell(CallRejected(failure=Failure.of(error)))
 
     def turn_id(self, turn: int) -> str:
-        """Return the id of turn number *turn* of the run."""
-        return f"{self.state.run_id}:{turn}"
+        """Return the id of turn number *turn*, told apart from its like in another leg."""
+        return f"{self.state.run_id}:{self.state.leg}:{turn}"
 
     def count_turn(self, finished: ModelTurn) -> None:
         """Count a completion that came to its end; the budget counted it when it began."""

@@ -76,10 +76,12 @@ class EventSource:
         """Stamp *event* and send it. Never waits, is no checkpoint.
 
         Raises:
-            TypeError: it is no event; whether anybody reads makes no difference.
+            TypeError: it is no event.
+            RuntimeError: this is not the run's thread. Whether anybody reads makes no difference.
         """
         if type(event) not in _KINDS:
             raise TypeError(f"{event!r} was told, expected an event")
+        now = trio.current_time()
         if self.emitter.has_readers and not self._ended:
             self.emitter.send_nowait(
                 msgspec.structs.replace(
@@ -87,6 +89,6 @@ class EventSource:
                     run_id=self.run_id,
                     leg=self.leg,
                     turn=self.turn,
-                    at=trio.current_time(),
+                    at=now,
                 )
             )

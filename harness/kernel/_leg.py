@@ -23,6 +23,7 @@ from harness._errors import MisuseError
 from harness._events import AssistantMessage, StopReason, TurnStarted
 from harness._messages import Message, MessagesView
 from harness._model import Halt, ModelTurn
+from harness._shield import only_cancelled
 from harness._toolset import Admission, Batch, CallPolicy
 from harness.kernel._answers import OpenBatch
 from harness.kernel._asking import Asking, TurnRecord
@@ -155,6 +156,7 @@ class Leg:
         """Take a batch from its message, or from where it paused, to what follows it."""
         self.batch = batch
         refused = False
+        failure: BaseException | None = None
         try:
             if message is not None:
                 await self.writer.add_assistant(message, lambda: self._open(batch, message))
@@ -163,18 +165,28 @@ class Leg:
                 await self._run_calls(batch)
             if batch.admitted and not batch.fatal:
                 await batch.settle()
+        except BaseException as error:
+            failure = error
+            raise
         finally:
             self.batch = None
-            await self._close(batch)
+            await self._close(batch, failure)
         if refused:
             return await self.between.ended("halted" if self.halt is not None else "refused")
         return await self.between.after_batch(batch)
 
-    async def _close(self, batch: OpenBatch) -> None:
-        """Answer what is left of *batch*, then raise what ended it; for a ``finally``."""
+    async def _close(self, batch: OpenBatch, failure: BaseException | None = None) -> None:
+        """Answer what is left of *batch*, then raise what ended it; for a ``finally``.
+
+        A stop that comes while the journal writes does not take the place of *failure*, which is
+        on its way already.
+        """
         try:
             # ASYNC102: it awaits nothing but the journal, in a shield with a deadline
             await batch.close()  # noqa: ASYNC102
+        except BaseException as error:
+            if failure is None or not only_cancelled(error):
+                raise
         finally:
             batch.raise_fatal()
 

@@ -20,7 +20,7 @@ import attrs
 import trio
 
 from harness._bounds import check_instant, check_seconds
-from harness._errors import RunUseError
+from harness._errors import RunUseError, leaf_errors
 from harness._events import Event, Failure, RunFinished, RunStarted, StopReason
 from harness._ids import IdSource, random_id
 from harness._messages import Message, user_message
@@ -190,10 +190,12 @@ class Run:
             if self._work.cancelled_caught or reason is None:
                 reason = "aborted" if self._stop.aborted else "deadline"
         except BaseException as error:
-            if only_cancelled(error):
+            if only_cancelled(error) and stop_due():
                 reason = "cancelled"
                 raise
-            reason, failure = "failed", error
+            reason, failure = "failed", _told_failure(error)
+            if not isinstance(failure, Exception):
+                raise  # an interrupt: the body may not go on either
         finally:
             self._end(reason or "failed", failure)
 
@@ -207,6 +209,7 @@ class Run:
             stats=stats,
             text=leg.text,
             parsed=leg.parsed,
+            reason=self._stop.message if reason == "aborted" else None,
             halt=leg.halt,
             error=failure,
             undelivered=tuple(post.message for post in leg.between.posts),
@@ -214,6 +217,7 @@ class Run:
         leg.books.source.tell(
             RunFinished(
                 stop_reason=reason,
+                reason=self._stop.message if reason == "aborted" else None,
                 turns=stats.turns,
                 tool_calls=stats.tool_calls,
                 usage=stats.usage,
@@ -328,16 +332,31 @@ async def _opened(run: Run) -> AsyncIterator[Run]:
         failure = run.result.error
         if failure is None or failure is left:
             raise
-        if not only_cancelled(left):
+        if not _adds_nothing(left, failure):
             raise BaseExceptionGroup("a run and its block failed", [left, failure]) from None
     if run.result.error is not None:
         raise run.result.error
 
 
+def _told_failure(error: BaseException) -> BaseException:
+    """Return what a run failed with; a cancellation that nobody asked for is somebody's mistake."""
+    if not only_cancelled(error):
+        return error
+    failure = RunUseError("a port raised a cancellation, and nothing had been cancelled")
+    failure.__cause__ = error
+    return failure
+
+
+def _adds_nothing(left: BaseException, failure: BaseException) -> bool:
+    """Whether *left* is only *failure* on its way out, or a cancellation because of it."""
+    own = {id(each) for each in leaf_errors(failure)}
+    return all(id(each) in own or only_cancelled(each) for each in leaf_errors(left))
+
+
 async def run(model: ModelLike, input: RunInput, **options: Unpack[RunOptions]) -> RunResult:
     """Run a leg to its end and return its result: `open_run` without the block.
 
-    Takes the options of `open_run`. Nobody reads events, so none are made, unless *events* says
+    Takes the options of `open_run`. Nobody reads events, so none are kept, unless *events* says
     where to tell them. A checkpoint; a cancellation settles the transcript and is raised.
 
     Raises:

@@ -153,6 +153,8 @@ class RunResult:
     """Text of the leg's last assistant message."""
     parsed: object = None
     """Structured output of the leg's last turn."""
+    reason: str | None = None
+    """What `Run.abort` was given, if the leg was aborted."""
     halt: Halt | None = None
     error: BaseException | None = None
     """What the run failed with; it is raised when the block is left."""

@@ -21,7 +21,7 @@ from harness._messages import Message
 from harness._model import Assembly, Halt, Model, ModelLike, ModelRequest, ModelTurn, TurnStream
 from harness._toolset import ToolCall
 from harness._usage import Usage
-from harness.completion import detect_message_defect
+from harness.completion import detect_message_defect, is_empty_reply
 from harness.transcript import (
     message_fault,
     raw_arguments,
@@ -89,7 +89,7 @@ def _check_turn(turn: object, assembly: Assembly) -> ModelTurn:
     if calls:
         message = without_poison(message)
         _check_shape(message)
-    accept = turn.accept and not (assembly.empty == "accept" and is_empty(message))
+    accept = turn.accept and not is_empty_reply(message)
     if message is turn.message and accept == turn.accept:
         return turn
     return attrs.evolve(turn, message=message, accept=accept)
@@ -127,11 +127,6 @@ def _check_shape(message: object) -> None:
     fault = message_fault(message)
     if fault:
         raise ModelContractError(f"the turn's message is malformed: {fault}")
-
-
-def is_empty(message: Message) -> bool:
-    """Whether an assistant message says nothing and asks for nothing."""
-    return not (message.get("tool_calls") or message.get("refusal") or text_of(message))
 
 
 def text_of(message: Message) -> str:

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
@@ -101,11 +102,9 @@ def joining_fault(message: object) -> str:
     For messages that somebody hands in, which stand at a place where any role may: whether their
     role, their content and their shape would be taken.
     """
-    found = (each for each in check_anthropic((message,)) if each.code in _JOINING)
-    return next((each.text.removeprefix("message 0: ") for each in found), "")
-
-
-_JOINING = ("malformed_message", "unknown_role", "no_content", "empty_assistant", "blank_text")
+    reading = read((message,))
+    found = (finding for row in _JOINING for finding in row.find(reading))
+    return next((each.what for each in found), "")
 
 
 def unanswered_call_ids(messages: Sequence[object]) -> tuple[str, ...]:
@@ -135,3 +134,12 @@ def _refusal(row: RefusalRow, finding: Finding) -> Refusal:
         call_id=finding.call_id,
         text=f"message {finding.index}: {finding.what}{call}",
     )
+
+
+_JOINING: Final = tuple(
+    row
+    for row in REFUSALS
+    if row.code
+    in ("malformed_message", "unknown_role", "no_content", "empty_assistant", "blank_text")
+)
+"""The rows that are about one message by itself."""

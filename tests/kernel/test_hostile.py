@@ -14,12 +14,15 @@ from harness import (
     Assembly,
     Batch,
     CallContext,
+    Chunk,
     Compaction,
     Compactor,
+    Emitter,
     Journal,
     Limiters,
     Limits,
     Message,
+    ModelRequest,
     ModelTurn,
     Outcome,
     RunState,
@@ -28,12 +31,19 @@ from harness import (
     Supervisor,
     Suspend,
     ToolCall,
+    TurnStream,
+    open_run,
     run,
     tool,
     user_message,
 )
-from harness.errors import AbortedToolCallError, InvalidCompactionError, TranscriptError
-from harness.events import CallRejected, RunFinished
+from harness.errors import (
+    AbortedToolCallError,
+    InvalidCompactionError,
+    RunUseError,
+    TranscriptError,
+)
+from harness.events import CallRejected, RunFinished, TextReset
 from harness.testing import (
     RunHarness,
     assert_provider_valid,
@@ -445,3 +455,139 @@ async def test_fatal_errors_that_cannot_be_shown_or_noted_do_not_hide_the_first(
     assert caught.value is first
     failures = [each.failure.message for each in kit.events if isinstance(each, CallRejected)]
     assert "UnspeakableError" in failures
+
+
+# -- errors that must not be lost --------------------------------------------------------------
+
+
+@pytest.mark.rule("R-STOP-04")
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_an_interrupt_in_a_run_does_not_wait_for_the_body(
+    grouped: bool, autojump_clock: MockClock
+) -> None:
+    raised = BaseExceptionGroup("g", [KeyboardInterrupt()]) if grouped else KeyboardInterrupt()
+    kit = run_harness([raised])
+    with pytest.raises(type(raised)) as caught:
+        async with kit.open():
+            await trio.sleep(1_000)
+    assert caught.value is raised
+    assert trio.current_time() == 0
+
+
+@pytest.mark.rule("R-LOOP-26", "R-BATCH-12")
+async def test_an_interrupt_comes_before_a_fatal_error(autojump_clock: MockClock) -> None:
+    class Fatal(ToolList):
+        def fatal(self, error: BaseException) -> bool:
+            return True
+
+    @tool
+    async def b() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise KeyboardInterrupt
+
+    tools = Fatal([failing_tool(ValueError("no"), "a"), b])
+    with pytest.raises(KeyboardInterrupt) as caught:
+        await run_harness([asks("a", "b")], tools=tools).run()
+    assert caught.value.__notes__ == ["call 'c0' failed fatally too: ValueError: no"]
+
+
+@pytest.mark.rule("R-LOOP-11", "R-PROM-07")
+@pytest.mark.parametrize("journal", [False, True])
+async def test_a_ports_error_is_not_lost_in_a_stop(
+    journal: bool, autojump_clock: MockClock
+) -> None:
+    class Lost(ToolList):
+        async def admit(self, batch: Batch) -> Admission:
+            opened.abort()
+            raise RuntimeError("database gone")
+
+    class Slow(Journal):
+        async def accept_result(self, message: Message, ordinal: int) -> None:
+            await trio.sleep(1)
+
+    kit = run_harness([asks("count")], tools=Lost([counting_tool()]))
+    ports: Any = {"journal": Slow()} if journal else {}
+    with pytest.raises(RuntimeError, match="^database gone$"):
+        async with kit.open(**ports) as opened:
+            await opened.wait()
+    assert_transcript_settled(kit.states[0].messages)
+
+
+@pytest.mark.rule("R-GEN-02", "R-LOOP-11")
+async def test_a_cancellation_that_nobody_asked_for_is_a_failure(autojump_clock: MockClock) -> None:
+    stale: list[BaseException] = []
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled as cancelled:
+            stale.append(cancelled)
+            raise
+
+    async def model(request: object, stream: object) -> ModelTurn:
+        raise stale[0]
+
+    kit = run_harness([], model=model)
+    with pytest.raises(RunUseError, match="^a port raised a cancellation, and nothing had been"):
+        await kit.run()
+    assert kit.events[-1].stop_reason == "failed"  # type: ignore[union-attr]  # the last event
+
+
+@pytest.mark.rule("R-LOOP-77")
+async def test_what_abort_was_given_is_told(autojump_clock: MockClock) -> None:
+    kit = run_harness([asks("held")], tools=[held_tool()])
+    async with kit.open() as opened:
+        await trio.sleep(1)
+        opened.abort("the user left")
+        opened.abort("something else")
+    assert opened.result.reason == "the user left"
+    last = kit.events[-1]
+    assert isinstance(last, RunFinished)
+    assert last.reason == "the user left"
+
+
+@pytest.mark.rule("R-GEN-06")
+@pytest.mark.parametrize("grace", [True, float("nan"), float("inf"), -1, "1"])
+async def test_the_grace_of_an_abort_is_checked(grace: Any, autojump_clock: MockClock) -> None:
+    kit = run_harness([asks("held")], tools=[held_tool()])
+    async with kit.open() as opened:
+        with pytest.raises((TypeError, ValueError), match="^grace is "):
+            opened.abort(grace=grace)
+        opened.abort()
+
+
+@pytest.mark.rule("R-EVENT-01")
+async def test_telling_from_a_thread_is_refused_whether_or_not_anybody_reads() -> None:
+    @tool
+    def threaded(context: CallContext[object]) -> None:
+        context.tell(RunFinished(stop_reason="done"))
+
+    for events in (Emitter(), None):
+        model = model_of(asks("threaded"), final_answer("x"))
+        async with open_run(model, "Go.", tools=[threaded], events=events) as opened:
+            await opened.wait()
+        assert "must be called from async context" in answers(opened.state)[0]
+
+
+@pytest.mark.rule("R-DEF-02", "R-LOOP-31")
+async def test_a_refusal_in_a_part_is_no_empty_reply(autojump_clock: MockClock) -> None:
+    turn = final_answer("x")
+    turn.message["content"] = [{"type": "refusal", "refusal": "No."}]
+    result = await run(model_of(turn), "Go.", assembly=Assembly(empty="accept"))
+    assert result.state.messages[-1]["role"] == "assistant"
+
+
+@pytest.mark.rule("R-STREAM-22")
+async def test_a_turn_that_failed_keeps_its_half_answer(autojump_clock: MockClock) -> None:
+    async def model(request: ModelRequest, stream: TurnStream) -> ModelTurn:
+        for text in ("half", ""):
+            async with stream.attempt() as attempt:
+                attempt.send_nowait(Chunk(text=text))
+        raise OSError("gone")
+
+    kit = run_harness([], model=model)
+    with pytest.raises(OSError, match="^gone$"):
+        await kit.run()
+    assert not any(isinstance(each, TextReset) for each in kit.events)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from harness import Assembly, Halt, Message, ModelRequest, ModelTurn, TurnStream, assistant_message
 from harness._json import check_json
 from harness._messages import CallMessage
+from harness.completion import is_empty_reply
 from harness.errors import CompletionDefectError, ModelContractError
-from harness.kernel._turn import as_model, calls_of, check_answer, is_empty, text_of
+from harness.kernel._turn import as_model, calls_of, check_answer, text_of
 from harness.transcript import without_poison
 from tests.strategies import anything, call_messages, malformed_messages, texts
 
@@ -242,7 +243,7 @@ def test_the_text_of_a_message_is_that_of_its_text_parts(content: object, text: 
     ],
 )
 def test_a_message_is_empty_if_it_says_and_asks_nothing(message: Message, empty: bool) -> None:
-    assert is_empty(message) == empty
+    assert is_empty_reply(message) == empty
 
 
 @settings(max_examples=50, deadline=None)
