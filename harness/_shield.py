@@ -53,7 +53,7 @@ async def run_shielded(
         try:
             with shield:
                 await work()
-        except BaseException as error:  # noqa: BLE001  # raised below, as the same object
+        except BaseException as error:  # noqa: ASYNC103, BLE001  # raised below, as itself
             failure = error
         finally:
             ended.set()
@@ -66,11 +66,11 @@ async def run_shielded(
             finally:
                 if not ended.is_set():
                     shield.deadline = give_up_at()
-    except BaseException as error:
+    except BaseException as error:  # noqa: ASYNC103  # the failure is raised below
         if failure is None:
             raise
         if not only_cancelled(error):  # an interrupt from the keyboard, which must not be lost
-            raise BaseExceptionGroup(
+            raise BaseExceptionGroup(  # noqa: ASYNC104  # it holds what was caught
                 "the work and the wait for it failed", [failure, error]
             ) from None
     if failure is not None:
@@ -90,15 +90,16 @@ async def open_kept_nursery() -> AsyncIterator[trio.Nursery]:
         async with trio.open_nursery() as nursery:
             try:
                 yield nursery
-            except BaseException as error:  # noqa: BLE001  # raised below, after the children
+            except BaseException as error:  # noqa: ASYNC103, BLE001  # raised below
                 kept = error
-    except BaseException as error:
+    except BaseException as error:  # noqa: ASYNC103  # what the body raised is raised below
         # Only a child can have raised this, or have been cancelled together with the body.
         if kept is None:
             raise
         if not only_cancelled(error):
             if only_cancelled(kept):
                 raise
-            raise BaseExceptionGroup("the body and a child of it failed", [kept, error]) from None
+            both = BaseExceptionGroup("the body and a child of it failed", [kept, error])
+            raise both from None  # noqa: ASYNC104  # it holds what was caught
     if kept is not None:
         raise kept

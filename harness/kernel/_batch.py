@@ -207,7 +207,7 @@ class BatchRunner:
         try:
             with flight.scope:
                 returned = await toolset.execute(call, self._context(flight))
-        except BaseException as raised:  # noqa: BLE001  # whatever leaves a tool is its outcome
+        except BaseException as raised:  # noqa: ASYNC103, BLE001  # it is the outcome
             error = raised
         outcome = slot.outcome = self._judge(flight, returned, error)
         duration = trio.current_time() - started

@@ -78,7 +78,7 @@ class Leg:
                 # Aborted before the batch was entered: the pause is withdrawn.
                 state.pause = None
                 batch.reopen(place, pause)
-                await self._close(batch)
+                await self._close(batch)  # noqa: ASYNC102  # see there
         if not pause.replies:
             return first_reason("open_calls")
         turn = TurnRecord(batch.batch.turn_id, counted=True)
@@ -170,7 +170,7 @@ class Leg:
             raise
         finally:
             self.batch = None
-            await self._close(batch, failure)
+            await self._close(batch, failure)  # noqa: ASYNC102  # see there
         if refused:
             return await self.between.ended("halted" if self.halt is not None else "refused")
         return await self.between.after_batch(batch)
@@ -184,7 +184,7 @@ class Leg:
         try:
             # ASYNC102: it awaits nothing but the journal, in a shield with a deadline
             await batch.close()  # noqa: ASYNC102
-        except BaseException as error:
+        except BaseException as error:  # noqa: ASYNC103  # as the docstring says
             if failure is None or not only_cancelled(error):
                 raise
         finally:

@@ -189,7 +189,7 @@ class Run:
                 reason = await self._leg.run()
             if self._work.cancelled_caught or reason is None:
                 reason = "aborted" if self._stop.aborted else "deadline"
-        except BaseException as error:
+        except BaseException as error:  # noqa: ASYNC103  # kept, and raised by the block
             if only_cancelled(error) and stop_due():
                 reason = "cancelled"
                 raise
@@ -328,12 +328,13 @@ async def _opened(run: Run) -> AsyncIterator[Run]:
                 yield run
             finally:
                 run._leave()
-    except BaseException as left:
+    except BaseException as left:  # noqa: ASYNC103  # the run's own error comes in its place
         failure = run.result.error
         if failure is None or failure is left:
             raise
         if not _adds_nothing(left, failure):
-            raise BaseExceptionGroup("a run and its block failed", [left, failure]) from None
+            both = BaseExceptionGroup("a run and its block failed", [left, failure])
+            raise both from None  # noqa: ASYNC104  # it holds what was caught
     if run.result.error is not None:
         raise run.result.error
 

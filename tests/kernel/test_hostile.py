@@ -487,7 +487,12 @@ async def test_an_interrupt_comes_before_a_fatal_error(autojump_clock: MockClock
         finally:
             raise KeyboardInterrupt
 
-    tools = Fatal([failing_tool(ValueError("no"), "a"), b])
+    @tool
+    async def a() -> None:
+        await trio.sleep(1)
+        raise ValueError("no")
+
+    tools = Fatal([a, b])
     with pytest.raises(KeyboardInterrupt) as caught:
         await run_harness([asks("a", "b")], tools=tools).run()
     assert caught.value.__notes__ == ["call 'c0' failed fatally too: ValueError: no"]
