@@ -296,7 +296,7 @@ async def test_when_the_body_and_a_child_fail_both_are_raised(autojump_clock: Mo
             nursery.start_soon(failing, 1)
             raise error
 
-    with pytest.raises(ExceptionGroup) as caught:  # the very objects are asked for
+    with pytest.raises(ExceptionGroup) as caught:  # noqa: ASYNC401  # the very objects
         await block()
     assert caught.value.exceptions[0] is error
     assert pytest.RaisesGroup(ValueError, pytest.RaisesGroup(KeyError)).matches(caught.value)

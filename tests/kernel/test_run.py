@@ -137,7 +137,7 @@ async def test_a_run_that_fails_does_not_cancel_the_body(autojump_clock: MockClo
 async def test_if_both_fail_both_leave_in_one_group(autojump_clock: MockClock) -> None:
     failure, error = ValueError("the run"), BodyError("the body")
     kit = run_harness([failure])
-    with pytest.raises(ExceptionGroup) as caught:  # the very objects are asked for
+    with pytest.raises(ExceptionGroup) as caught:  # noqa: ASYNC401  # the very objects
         async with kit.open() as opened:
             await opened.wait()
             raise error
