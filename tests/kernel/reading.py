@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from harness import JSON, Message, ModelTurn
+from harness import JSON, Message, ModelTurn, RunState
 from harness._json import decode
 from harness.events import CallRejected, Event, ToolStarted
 from harness.testing import final_answer, tool_call, tool_call_turn
@@ -52,3 +52,19 @@ def rejected(events: Iterable[Event]) -> list[tuple[str | None, str]]:
 def started(events: Iterable[Event]) -> list[tuple[str, float]]:
     """Return which calls started, and when, in that order."""
     return [(event.call_id, event.at) for event in events if isinstance(event, ToolStarted)]
+
+
+def one_batch(*names: str) -> list[ModelTurn]:
+    """A turn that calls *names*, with numbered ids, and an answer."""
+    return [tool_call_turn([tool_call(name) for name in names]), final_answer("Done.")]
+
+
+def results(state: RunState) -> list[str]:
+    """What each answer says of its call: ok, error, or the failure's kind."""
+    said = []
+    for each in state.messages:
+        if each["role"] == "tool":
+            text = str(each["content"])
+            kinds = [kind for kind in ("not_run", "interrupted") if f'"kind":"{kind}"' in text]
+            said.append(kinds[0] if kinds else "ok" if '"success":true' in text else "error")
+    return said

@@ -13,7 +13,6 @@ from harness import (
     Message,
     ModelRequest,
     ModelTurn,
-    RunState,
     TurnStream,
     run,
     tool,
@@ -29,21 +28,7 @@ from harness.testing import (
     tool_call,
     tool_call_turn,
 )
-
-
-def one_batch(*names: str) -> list[ModelTurn]:
-    return [tool_call_turn([tool_call(name) for name in names]), final_answer("Done.")]
-
-
-def results(state: RunState) -> list[str]:
-    """What each answer says of its call: ok, error, or the failure's kind."""
-    said = []
-    for each in state.messages:
-        if each["role"] == "tool":
-            text = str(each["content"])
-            kinds = [kind for kind in ("not_run", "interrupted") if f'"kind":"{kind}"' in text]
-            said.append(kinds[0] if kinds else "ok" if '"success":true' in text else "error")
-    return said
+from tests.kernel.reading import one_batch, results
 
 
 async def silent_model(request: ModelRequest, stream: TurnStream) -> ModelTurn:
