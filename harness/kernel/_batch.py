@@ -245,7 +245,7 @@ class BatchRunner:
             abandoned=flight.kept,
         )
         if row.ends_run:
-            slot.fatal = slot.fatal or error
+            slot.fatal = error if slot.fatal is None else slot.fatal
             self.fatal = True
         return outcome
 

@@ -112,12 +112,12 @@ def load_state(text: bytes | str) -> RunState:
         raise RecordError(f"its version is {record.version}, expected {STATE_VERSION}")
     try:
         state = state_from(_live_state(record))
-        _check_pause(state)
-        return state
     except TranscriptError as error:
         raise RecordError(str(error), path="$.messages") from None
     except (TypeError, ValueError) as error:
         raise RecordError(str(error)) from None
+    _check_pause(state)
+    return state
 
 
 def _stored_pause(pause: Pause) -> _Pause:

@@ -22,7 +22,7 @@ from typing import cast
 
 from harness._arguments import Parsed, Unparseable, parse_arguments, tool_call_arguments_absent
 from harness._json import JSON, encode_text
-from harness._messages import EXTRA_KEY, Message
+from harness._messages import EXTRA_KEY, FunctionMessage, Message
 
 __all__ = ["raw_arguments", "raw_name", "without_kept", "without_poison"]
 
@@ -63,11 +63,8 @@ def raw_arguments(message: Message, index: int) -> str:
     Raises:
         IndexError: the message has no such call.
     """
-    calls = message.get("tool_calls") or ()
-    if not 0 <= index < len(calls):
-        raise IndexError(f"call {index!r} was asked for, the message has {len(calls)}")
-    kept = _mapping(_mapping(message.get(EXTRA_KEY)).get(_KEPT)).get(str(index))
-    return kept if isinstance(kept, str) else calls[index]["function"]["arguments"]
+    function, kept = _call_as_kept(message, index, _KEPT)
+    return function["arguments"] if kept is None else kept
 
 
 def raw_name(message: Message, index: int) -> str:
@@ -76,11 +73,17 @@ def raw_name(message: Message, index: int) -> str:
     Raises:
         IndexError: the message has no such call.
     """
+    function, kept = _call_as_kept(message, index, _KEPT_NAMES)
+    return function["name"] if kept is None else kept
+
+
+def _call_as_kept(message: Message, index: int, key: str) -> tuple[FunctionMessage, str | None]:
+    """Return the function of call *index* as it stands, and what is kept of it under *key*."""
     calls = message.get("tool_calls") or ()
     if not 0 <= index < len(calls):
         raise IndexError(f"call {index!r} was asked for, the message has {len(calls)}")
-    kept = _mapping(_mapping(message.get(EXTRA_KEY)).get(_KEPT_NAMES)).get(str(index))
-    return kept if isinstance(kept, str) else calls[index]["function"]["name"]
+    kept = _mapping(_mapping(message.get(EXTRA_KEY)).get(key)).get(str(index))
+    return calls[index]["function"], kept if isinstance(kept, str) else None
 
 
 def without_kept(message: Message) -> Message:

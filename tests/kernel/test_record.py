@@ -116,3 +116,13 @@ def test_a_record_with_a_fault_is_refused_with_its_path(break_it: Any, said: str
 def test_what_is_no_record_is_refused(text: str) -> None:
     with pytest.raises(RecordError):
         load_state(text)
+
+
+@pytest.mark.rule("R-STATE-02")
+def test_parts_of_a_pause_that_do_not_fit_are_refused_with_their_path() -> None:
+    record = json.loads(dump_state(paused_state()))
+    record["pause"]["replies"] = [{"call_id": "c2", "value": 1}]
+    with pytest.raises(RecordError) as caught:
+        load_state(json.dumps(record))
+    assert caught.value.path == "$.pause.replies"
+    assert caught.value.reason == "call 'c2' asked nothing"
