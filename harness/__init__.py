@@ -25,6 +25,7 @@ from harness._model import (
     ModelLike,
     ModelRequest,
     ModelTurn,
+    StreamBudgets,
     TextSurface,
     TurnStream,
 )
@@ -104,6 +105,7 @@ __all__ = [
     "SettledTurn",
     "StepDecision",
     "Stopping",
+    "StreamBudgets",
     "Supervisor",
     "Suspend",
     "TextSurface",

@@ -13,14 +13,19 @@
     │   ├── InvalidCompactionError    a compaction that breaks the transcript
     │   ├── MissingPortError          something asked for a port that is not there
     │   ├── MissingExtraError         an optional dependency is not installed
+    │   ├── PlanError                 a route that cannot be planned
     │   └── MisuseError               reported by an event, never raised: see its codes
     ├── ProviderError               the remote side misbehaved
-    │   └── CompletionDefectError     it answered, and the answer is unusable
+    │   ├── CompletionDefectError     it answered, and the answer is unusable
+    │   ├── StructuredOutputError     it answered, and not in the form that was asked for
+    │   ├── StreamStalled             it kept an attempt waiting for too long
+    │   └── RouteError                every endpoint of a route failed, or none could be tried
     ├── StorageError                a saved state or a log cannot be used
     │   ├── RecordError               a stored record does not load
     │   └── JournalTimeoutError       the journal did not answer while a run was closing
     ├── RunTimeoutError             a `RunDeadline` passed
     ├── AbortedToolCallError        a call refused because its run had been stopped
+    ├── AttemptSuperseded           an attempt given up because another answered first
     └── InternalError               our bug; please report it
 
 A failed tool, a spent budget and a stop are not here: they are values. Every error has a stable
@@ -35,6 +40,7 @@ from typing import Literal, TypeAlias
 
 __all__ = [
     "AbortedToolCallError",
+    "AttemptSuperseded",
     "CompletionDefectError",
     "DefectKind",
     "ErrorCategory",
@@ -49,12 +55,18 @@ __all__ = [
     "MisuseError",
     "ModelContractError",
     "NotJSONError",
+    "PlanError",
     "ProviderError",
     "RecordError",
     "ReplyError",
+    "RouteError",
+    "RouteFailure",
     "RunTimeoutError",
     "RunUseError",
+    "StallBudget",
     "StorageError",
+    "StreamStalled",
+    "StructuredOutputError",
     "ToolDefinitionError",
     "TranscriptError",
     "UsageError",
@@ -80,6 +92,10 @@ ErrorCategory: TypeAlias = Literal[
 ]
 ErrorPhase: TypeAlias = Literal["connect", "request", "headers", "stream", "reply"]
 DefectKind: TypeAlias = Literal["empty", "malformed_tool_call", "truncated", "unfinished"]
+StallBudget: TypeAlias = Literal["first_answer", "gap", "absolute"]
+"""Which of the budgets of an attempt ran out."""
+RouteFailure: TypeAlias = Literal["failed", "empty_plan", "circuits_open"]
+"""Why a route brought nothing: what was tried failed, or there was nothing to try."""
 
 
 class HarnessError(Exception):
@@ -235,6 +251,12 @@ class MissingExtraError(UsageError, ImportError):
         )
 
 
+class PlanError(UsageError, ValueError):
+    """A route cannot be planned: a transport or a policy answered what it may not."""
+
+    code = "route.plan"
+
+
 class MisuseError(UsageError):
     """A misuse that does not end the run: it is reported by a `CallRejected` event.
 
@@ -291,6 +313,87 @@ class CompletionDefectError(ProviderError):
         )
 
 
+class StructuredOutputError(ProviderError):
+    """A reply is not what the response format promised; `text` is the reply."""
+
+    code = "completion.output"
+
+    def __init__(self, text: str, reason: str) -> None:
+        self.text = text
+        self.reason = reason
+        super().__init__(
+            f"the reply is not in the form that was asked for: {reason}",
+            kind="defect",
+            category="defect",
+            phase="reply",
+        )
+
+
+class StreamStalled(ProviderError):  # noqa: N818  # a fact about the stream, like trio's own names
+    """A provider kept an attempt waiting for longer than its budgets allow."""
+
+    code = "stream.stalled"
+
+    def __init__(
+        self,
+        budget: StallBudget,
+        *,
+        seconds: float,
+        elapsed: float,
+        reasoning_seen: bool,
+        answer_seen: bool,
+    ) -> None:
+        self.budget = budget
+        """The budget that ran out; of two that did, not ``absolute``."""
+        self.seconds = seconds
+        """Its length."""
+        self.elapsed = elapsed
+        """Seconds since the attempt was opened."""
+        self.reasoning_seen = reasoning_seen
+        self.answer_seen = answer_seen
+        super().__init__(
+            f"the stream stalled: its budget {budget} of {seconds:g} s ran out after "
+            f"{elapsed:g} s, expected the provider to go on",
+            kind="stall",
+            category="stalled",
+            phase="stream",
+        )
+
+
+class RouteError(ProviderError):
+    """A route brought no completion; what it failed with last is its cause.
+
+    Kind, category, status and the time to wait are those of the last failure. With nothing to
+    try they say ``network`` and ``unreachable``.
+    """
+
+    code = "route.failed"
+
+    def __init__(
+        self,
+        reason: RouteFailure,
+        message: str,
+        *,
+        tried: Sequence[str] = (),
+        kind: ErrorKind = "network",
+        category: ErrorCategory = "unreachable",
+        phase: ErrorPhase = "connect",
+        status_code: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        self.reason = reason
+        self.tried = tuple(tried)
+        """A line for each attempt, in order."""
+        super().__init__(
+            message,
+            kind=kind,
+            category=category,
+            phase=phase,
+            status_code=status_code,
+            retry_after=retry_after,
+        )
+
+
 class StorageError(HarnessError):
     """A saved state or a log cannot be used."""
 
@@ -344,6 +447,17 @@ class AbortedToolCallError(HarnessError):
     def __init__(self, tool_call_id: str, message: str) -> None:
         self.tool_call_id = tool_call_id
         super().__init__(message)
+
+
+class AttemptSuperseded(HarnessError):  # noqa: N818  # nobody's fault, like trio's own names
+    """An attempt was given up because another open attempt of its turn answered first."""
+
+    code = "attempt.superseded"
+
+    def __init__(self, number: int, *, by: int) -> None:
+        self.number = number
+        self.by = by
+        super().__init__(f"attempt {number} was given up: attempt {by} answered first")
 
 
 class InternalError(HarnessError):

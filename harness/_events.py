@@ -12,18 +12,22 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from harness._errors import HarnessError, error_text
+from harness._errors import ErrorCategory, HarnessError, error_text
 from harness._messages import FailureKind, OutcomeKind
 from harness._usage import Usage
 
 __all__ = [
     "AssistantMessage",
+    "AttemptFinished",
+    "AttemptOutcome",
+    "AttemptStarted",
     "CallRejected",
     "CompactionFinished",
     "CompactionStarted",
     "Event",
     "Failure",
     "FlushDue",
+    "FlushFailed",
     "Posted",
     "Progress",
     "ReasoningDelta",
@@ -120,6 +124,48 @@ class TurnFinished(_Event, frozen=True, kw_only=True):
     usage: Usage = Usage()
     finish_reason: str | None = None
     model_time: float = 0.0
+
+
+AttemptOutcome: TypeAlias = Literal["served", "failed", "superseded", "cancelled"]
+"""How a try at an endpoint ended. ``superseded``: another one answered first."""
+
+
+class AttemptStarted(_Event, frozen=True, kw_only=True):
+    """A routed model tries an endpoint. *attempt* counts the tries of the turn, from 0."""
+
+    turn_id: str
+    attempt: int
+    provider: str
+    model: str
+    """The canonical model id, the same at every provider."""
+    provider_model: str
+    """What this provider calls it."""
+    stage: int = 0
+    """Place of the model in the plan: 0 is the one that was asked for."""
+    candidate: int = 0
+    """Place of the endpoint among those of its model."""
+    retry: int = 0
+    """How often this endpoint was tried before, for the same reply."""
+    hedge: bool = False
+    """Whether another try is still at work: this one runs beside it."""
+
+
+class AttemptFinished(_Event, frozen=True, kw_only=True):
+    """A try at an endpoint ended; one for each `AttemptStarted`, on every exit."""
+
+    turn_id: str
+    attempt: int
+    provider: str
+    model: str
+    outcome: AttemptOutcome
+    duration: float
+    produced_output: bool
+    """Whether something had left the turn that cannot be taken back."""
+    usage: Usage = Usage()
+    """What the try cost, as far as its provider said so."""
+    category: ErrorCategory | None = None
+    status_code: int | None = None
+    failure: Failure | None = None
 
 
 class TextDelta(_Event, frozen=True, kw_only=True):
@@ -233,11 +279,19 @@ class FlushDue(_Event, frozen=True, kw_only=True):
     """A good moment to write progress: a turn is settled and another follows."""
 
 
+class FlushFailed(_Event, frozen=True, kw_only=True):
+    """A heartbeat could not write; the run goes on."""
+
+    failure: Failure
+
+
 Event: TypeAlias = (
     RunStarted
     | RunFinished
     | TurnStarted
     | TurnFinished
+    | AttemptStarted
+    | AttemptFinished
     | TextDelta
     | TextReset
     | ReasoningDelta
@@ -253,6 +307,7 @@ Event: TypeAlias = (
     | CompactionStarted
     | CompactionFinished
     | FlushDue
+    | FlushFailed
 )
 """Everything a run tells."""
 

@@ -14,6 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 import attrs
 import msgspec
 
+from harness._bounds import check_seconds
 from harness._events import Event
 from harness._json import JSON
 from harness._messages import Message
@@ -30,6 +31,7 @@ __all__ = [
     "ModelRequest",
     "ModelTurn",
     "ResetReason",
+    "StreamBudgets",
     "TextSurface",
     "TurnStream",
     "Usage",
@@ -136,6 +138,26 @@ class TextSurface:
             )
 
 
+def _positive_seconds(_: object, attribute: attrs.Attribute[float], value: object) -> None:
+    check_seconds(attribute.name, value, zero=False)
+
+
+@attrs.frozen(kw_only=True)
+class StreamBudgets:
+    """How long one attempt may wait for its provider, in seconds.
+
+    Raises:
+        TypeError, ValueError: a budget is no positive, finite number of seconds.
+    """
+
+    first_answer: float = attrs.field(default=120.0, validator=_positive_seconds)
+    """For the answer to begin, and again from each piece of reasoning on."""
+    gap: float = attrs.field(default=30.0, validator=_positive_seconds)
+    """Between two pieces of the answer."""
+    absolute: float = attrs.field(default=900.0, validator=_positive_seconds)
+    """For the whole of the attempt, whatever comes."""
+
+
 class Attempt(Protocol):
     """One try of a completion at one endpoint."""
 
@@ -164,8 +186,15 @@ class Attempt(Protocol):
 class TurnStream(Protocol):
     """The live side of one turn, made by the kernel and handed to `Model.complete`."""
 
-    def attempt(self, reason: ResetReason | None = None) -> AbstractAsyncContextManager[Attempt]:
-        """Open an attempt; *reason* says why text of an earlier one is taken back."""
+    def attempt(
+        self, reason: ResetReason | None = None, budgets: StreamBudgets | None = None
+    ) -> AbstractAsyncContextManager[Attempt]:
+        """Open an attempt; *reason* says why text of an earlier one is taken back.
+
+        Leaving the block raises `StreamStalled` if the provider kept it waiting for longer than
+        *budgets* (without them the stream's own) allow, and `AttemptSuperseded` if another open
+        attempt answered first.
+        """
         ...
 
     def progress(self, output_tokens: int) -> None:
@@ -183,6 +212,16 @@ class TurnStream(Protocol):
     @property
     def produced_output(self) -> bool:
         """Whether something left this turn that cannot be taken back."""
+        ...
+
+    @property
+    def assembly(self) -> Assembly:
+        """How the replies of this turn are put together and judged."""
+        ...
+
+    @property
+    def budgets(self) -> StreamBudgets:
+        """How long an attempt that brings no budgets of its own may wait."""
         ...
 
 

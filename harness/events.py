@@ -2,12 +2,16 @@
 
 from harness._events import (
     AssistantMessage,
+    AttemptFinished,
+    AttemptOutcome,
+    AttemptStarted,
     CallRejected,
     CompactionFinished,
     CompactionStarted,
     Event,
     Failure,
     FlushDue,
+    FlushFailed,
     Posted,
     Progress,
     ReasoningDelta,
@@ -29,12 +33,16 @@ from harness._events import (
 
 __all__ = [
     "AssistantMessage",
+    "AttemptFinished",
+    "AttemptOutcome",
+    "AttemptStarted",
     "CallRejected",
     "CompactionFinished",
     "CompactionStarted",
     "Event",
     "Failure",
     "FlushDue",
+    "FlushFailed",
     "Posted",
     "Progress",
     "ReasoningDelta",
