@@ -1,12 +1,26 @@
 """The streaming of one attempt.
 
-An attempt is a block that a model opens around the chunks of one reply. What arrives is judged and
-counted at once, in `StreamAttempt.send_nowait`, which waits for nothing. Only the text takes a
-detour: it goes through a channel to a *carrier*, the one task of the block, which puts it through
-the text machine. The carrier is shielded, and its shield needs no deadline: it awaits nothing but
-its own channel, and the block closes that on every exit. So what was sent has been told when the
-block ends, wherever it was cut. An unshielded carrier loses what was sent in its last step before
-a stop, and one that drains its channel after a stop would be a second way to do the same.
+An attempt is a block that a model opens around the chunks of one reply. What arrives is judged,
+timed and counted at once, in `StreamAttempt.send_nowait`, which waits for nothing. What is to be
+told takes a detour: it goes through one channel, so that its order holds, to the *carrier*, which
+puts text through the text machine and passes the rest on. The carrier is shielded, and its shield
+needs no deadline: it awaits nothing but its own channel, and the block closes that on every exit.
+So what was sent has been told when the block ends, wherever it was cut. An unshielded carrier loses
+what was sent in its last step before a stop, and one that drains its channel after a stop would be
+a second way to do the same.
+
+The *watchdog* is the other task of the block. It sleeps until the next budget runs out, and is told
+by its channel when that comes closer, which is rare: the first answer moves the end of the wait
+from two minutes to half of one. (It moves away with every chunk; the watchdog sees that when it
+wakes.) A time that is merely stored would let an answer that begins and then stops wait for the
+generous budget. Before it cancels the body it lets one round of the scheduler go by and looks
+again: a chunk that is there in that very instant was in time. Only the provider's silence counts.
+A slow reader is none, since nothing here waits for one.
+
+An attempt is given up by the same scope, when another open attempt has answered first. Which of the
+two it was is a value, set before the scope is cancelled. A transport may make an error of its own
+out of the cancellation; it is the cause then. But where a stop from outside is pending, it is that
+stop, and nothing here puts another name on it.
 
 ``await attempt.send(chunk)`` was turned down. On an unbounded channel it either has no checkpoint,
 and then its ``await`` lies, or has one, which costs more than all the rest together.
@@ -17,23 +31,41 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import attrs
 import trio
 
-from harness._errors import CompletionDefectError, RunUseError
+from harness._errors import (
+    AttemptSuperseded,
+    CompletionDefectError,
+    RunUseError,
+    StreamStalled,
+)
 from harness._events import Event, ReasoningDelta, ToolCallDelta
-from harness._model import Assembly, Attempt, Chunk, ModelTurn, ResetReason, TextSurface
-from harness._shield import open_kept_nursery
+from harness._model import (
+    Assembly,
+    Attempt,
+    Chunk,
+    ModelTurn,
+    ResetReason,
+    StreamBudgets,
+    TextSurface,
+)
+from harness._shield import open_kept_nursery, stop_due
 from harness._usage import Usage
 from harness.completion._accumulator import GrowingCall
 from harness.completion._assembly import Assembler
-from harness.completion._defects import detect_completion_defect
+from harness.completion._defects import Defect, detect_completion_defect
+from harness.completion._pace import Pace, chunk_kind
 from harness.completion._text import TextMachine
 from harness.completion._turn_stream import TurnStreamState
 
 __all__ = ["OpenTurnStream", "StreamAttempt", "open_turn_stream"]
+
+
+_Telling: TypeAlias = str | ReasoningDelta | ToolCallDelta
+"""What goes to the carrier: a text is for the text machine."""
 
 
 @attrs.define(eq=False)
@@ -42,20 +74,33 @@ class StreamAttempt:
 
     _stream: TurnStreamState
     _number: int
-    _texts: trio.MemorySendChannel[str]
+    _pace: Pace
+    _telling: trio.MemorySendChannel[_Telling]
+    _closer: trio.MemorySendChannel[None]
+    """Tells the watchdog that the deadline has come closer."""
+    body: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    """Cancelled when the attempt is given up; `fault` says why."""
     _assembler: Assembler = attrs.field(factory=Assembler, init=False)
     _stage: Literal["open", "ended", "failed"] = attrs.field(default="open", init=False)
+    _fault: StreamStalled | AttemptSuperseded | None = attrs.field(default=None, init=False)
+    _judged: ModelTurn | Defect | None = attrs.field(default=None, init=False)
+    _voided: bool = attrs.field(default=False, init=False)
 
     @property
     def number(self) -> int:
         """Number of the attempt in its turn, from 0."""
         return self._number
 
+    @property
+    def fault(self) -> StreamStalled | AttemptSuperseded | None:
+        """Why the attempt was given up, if it was."""
+        return self._fault
+
     def send_nowait(self, chunk: Chunk) -> None:
         """Take one chunk of the reply. Never waits, is no checkpoint.
 
-        After a block that was left by an exception or a stop, chunks are dropped: whoever still
-        sends them is being stopped as well.
+        After a block that was left by an exception or a stop, and in one that has been superseded,
+        chunks are dropped: whoever still sends them is being stopped as well.
 
         Raises:
             RunUseError: the block has ended well; the reply is complete.
@@ -66,14 +111,20 @@ class StreamAttempt:
             raise RunUseError(
                 f"a chunk came after attempt {self._number} had ended, expected it inside the block"
             )
+        if isinstance(self._fault, AttemptSuperseded):
+            return
+        now = self._stream.now()
         grown = self._assembler.observe(chunk)
-        if chunk.text:
-            self._texts.send_nowait(chunk.text)
-            self._stream.count_answer_chunk()
-        elif grown or chunk.refusal:
-            self._stream.count_answer_chunk()
+        kind = chunk_kind(chunk)
+        if self._pace.observe(kind, now):
+            self._closer.send_nowait(None)
+        if kind == "answer":
+            self._stream.claim(self)
+            self._stream.count_answer_chunk(now)
         if chunk.reasoning:
             self._tell_reasoning(chunk.reasoning)
+        if chunk.text:
+            self._telling.send_nowait(chunk.text)
         if grown:
             self._tell_calls(grown)
 
@@ -92,37 +143,82 @@ class StreamAttempt:
             raise RunUseError(
                 f"attempt {self._number} was left by an exception, expected its block to end well"
             )
-        completion = self._assembler.completion()
-        defect = detect_completion_defect(completion, self._stream.assembly)
-        if defect is not None:
-            self._stream.void_attempt(self._number, completion.usage)
-            raise CompletionDefectError(defect.kind, defect.detail)
-        return ModelTurn(
-            message=completion.message(),
-            usage=completion.usage,
-            finish_reason=completion.finish_reason,
-            reasoning=completion.reasoning or None,
-        )
+        judged = self._judge()
+        if isinstance(judged, ModelTurn):
+            return judged
+        self._void()
+        raise CompletionDefectError(judged.kind, judged.detail)
 
     def mark_produced_output(self) -> None:
         """Say that this attempt had an effect outside the stream: it cannot be replayed."""
         self._stream.text.mark_produced_output()
 
+    @property
+    def deadline(self) -> float:
+        """When the next budget runs out."""
+        return self._pace.deadline
+
+    def is_overdue(self) -> bool:
+        """Whether a budget has run out."""
+        return self._pace.deadline <= self._stream.now()
+
+    def give_up_overdue(self) -> None:
+        """Give the attempt up if a budget has run out."""
+        stalled = self._pace.stall(self._stream.now())
+        if stalled is not None:
+            self._give_up(stalled)
+
+    def supersede(self, by: int) -> None:
+        """Give the attempt up: attempt *by* has the surface. Nothing more is shown of it."""
+        self._give_up(AttemptSuperseded(self._number, by=by))
+
     def close(self, *, well: bool) -> None:
-        """Take no more chunks. *well*: the block was not left by an exception."""
+        """Take no more chunks. *well*: the body ended, and not by an exception.
+
+        Whoever ended well was not kept waiting. But of two that did, one is shown.
+        """
+        if well and isinstance(self._fault, StreamStalled):
+            self._fault = None
+        well = well and self._fault is None
         self._stage = "ended" if well else "failed"
-        self._texts.close()
-        self._stream.end_attempt()
         if not well:
-            self._stream.void_attempt(self._number, self._assembler.usage)
+            self._void()
+        elif isinstance(self._judge(), ModelTurn):
+            self._stream.claim(self)
+        self._telling.close()
+        self._closer.close()
+
+    def _give_up(self, fault: StreamStalled | AttemptSuperseded) -> None:
+        if self._stage == "open":
+            self._fault = fault
+            self.body.cancel()
+
+    def _void(self) -> None:
+        """Note that the attempt came to nothing, and spend what it cost; once."""
+        if not self._voided:
+            self._voided = True
+            self._stream.void(self._number, self._assembler.usage)
+
+    def _judge(self) -> ModelTurn | Defect:
+        """Return the reply, or what is wrong with it; decided once."""
+        if self._judged is None:
+            completion = self._assembler.completion()
+            defect = detect_completion_defect(completion, self._stream.assembly)
+            self._judged = defect or ModelTurn(
+                message=completion.message(),
+                usage=completion.usage,
+                finish_reason=completion.finish_reason,
+                reasoning=completion.reasoning or None,
+            )
+        return self._judged
 
     def _tell_reasoning(self, text: str) -> None:
         event = ReasoningDelta(turn_id=self._stream.turn_id, attempt=self._number, text=text)
-        self._stream.tell(event)
+        self._telling.send_nowait(event)
 
     def _tell_calls(self, grown: list[tuple[GrowingCall, str]]) -> None:
         for call, arguments in grown:
-            self._stream.tell(
+            self._telling.send_nowait(
                 ToolCallDelta(
                     turn_id=self._stream.turn_id,
                     attempt=self._number,
@@ -138,17 +234,22 @@ class StreamAttempt:
 class OpenTurnStream(TurnStreamState):
     """The live side of one turn, see `harness.TurnStream`. It opens nothing by itself."""
 
-    def attempt(self, reason: ResetReason | None = None) -> AbstractAsyncContextManager[Attempt]:
-        """Open an attempt; one may be open at a time.
+    def attempt(
+        self, reason: ResetReason | None = None, budgets: StreamBudgets | None = None
+    ) -> AbstractAsyncContextManager[Attempt]:
+        """Open an attempt, at the earliest when its request is about to be sent.
 
-        Entering the block is no checkpoint. Leaving it is one, but no stop is raised there: what
-        was sent is told first. What the body raises leaves as the same object.
+        Attempts may overlap: the first to answer is shown, and the others are given up. Entering
+        the block is no checkpoint. Leaving it is one, but no stop is raised there: what was sent
+        is told first. What the body raises leaves as the same object.
 
         Raises:
-            RunUseError: another attempt of the turn is open, or the turn is over.
+            StreamStalled: the provider kept the body waiting for longer than *budgets* allow.
+            AttemptSuperseded: another open attempt of the turn answered first.
+            RunUseError: the turn is over.
             ValueError: *reason* is none of the known ones.
         """
-        return _open_attempt(self, reason)
+        return _open_attempt(self, reason, budgets or self.budgets)
 
 
 def open_turn_stream(
@@ -159,11 +260,13 @@ def open_turn_stream(
     surface: TextSurface,
     assembly: Assembly,
     tool_calls: int,
+    budgets: StreamBudgets = StreamBudgets(),
     now: Callable[[], float] = trio.current_time,
 ) -> OpenTurnStream:
     """Return the stream of one turn; whoever makes it calls `finish` when the turn ends.
 
-    *tool_calls* is how many calls the run has been asked for so far, for progress reports.
+    *budgets* are for attempts that bring none. *tool_calls* is how many calls the run has been
+    asked for so far, for progress reports.
 
     Raises:
         TypeError: *turn_id* is no text or empty, or ``surface.max_resets`` is no count.
@@ -171,6 +274,7 @@ def open_turn_stream(
     return OpenTurnStream(
         turn_id=turn_id,
         assembly=assembly,
+        budgets=budgets,
         text=TextMachine(turn_id, tell, surface),
         tell=tell,
         spend=spend,
@@ -181,32 +285,70 @@ def open_turn_stream(
 
 @asynccontextmanager
 async def _open_attempt(
-    stream: TurnStreamState, reason: ResetReason | None
+    stream: TurnStreamState, reason: ResetReason | None, budgets: StreamBudgets
 ) -> AsyncIterator[StreamAttempt]:
-    number = stream.begin_attempt(reason)
-    texts, carried = trio.open_memory_channel[str](math.inf)
-    attempt = StreamAttempt(stream, number, texts)
-    well = False
-    async with open_kept_nursery() as nursery:
-        nursery.start_soon(_carry_text, carried, stream.text)
-        try:
-            yield attempt
-            well = True
-        finally:
-            attempt.close(well=well)
+    number = stream.next_attempt(reason)
+    telling, told = trio.open_memory_channel[_Telling](math.inf)
+    # Its receiving end stays open: who still sends during a stop must not mind that it is over.
+    closer, to_watch = trio.open_memory_channel[None](math.inf)
+    pace = Pace(budgets)
+    pace.open(stream.now())
+    attempt = StreamAttempt(stream, number, pace, telling, closer)
+    stream.enter(attempt)
+    try:
+        async with open_kept_nursery() as nursery:
+            nursery.start_soon(_carry, told, stream)
+            nursery.start_soon(_watch, attempt, to_watch)
+            well = False
+            try:
+                with attempt.body:
+                    yield attempt
+                    well = True
+            except Exception as error:
+                if attempt.fault is None or stop_due():
+                    raise
+                raise attempt.fault from error
+            finally:
+                attempt.close(well=well)
+            if attempt.fault is not None:
+                raise attempt.fault
+    finally:
+        stream.leave(attempt)
 
 
-async def _carry_text(texts: trio.MemoryReceiveChannel[str], machine: TextMachine) -> None:
-    """Put *texts* through *machine* until the channel is closed."""
-    with trio.CancelScope(shield=True), texts:
-        async for text in texts:
-            machine.observe(text)
+async def _carry(told: trio.MemoryReceiveChannel[_Telling], stream: TurnStreamState) -> None:
+    """Tell what comes until the channel is closed."""
+    with trio.CancelScope(shield=True), told:
+        async for telling in told:
+            _tell(telling, stream)
             # What else is there by now costs a tenth of an item that is awaited.
-            for further in _already_there(texts):
-                machine.observe(further)
+            for further in _already_there(told):
+                _tell(further, stream)
 
 
-def _already_there(texts: trio.MemoryReceiveChannel[str]) -> Iterator[str]:
+def _tell(telling: _Telling, stream: TurnStreamState) -> None:
+    if isinstance(telling, str):
+        stream.text.observe(telling)
+    else:
+        stream.tell(telling)
+
+
+def _already_there(told: trio.MemoryReceiveChannel[_Telling]) -> Iterator[_Telling]:
     with suppress(trio.WouldBlock, trio.EndOfChannel):
         while True:
-            yield texts.receive_nowait()
+            yield told.receive_nowait()
+
+
+async def _watch(attempt: StreamAttempt, closer: trio.MemoryReceiveChannel[None]) -> None:
+    """Give *attempt* up once a budget has run out; end when the channel is closed."""
+    while True:
+        with trio.move_on_at(attempt.deadline) as sleep:
+            try:
+                await closer.receive()
+            except trio.EndOfChannel:
+                return
+        if sleep.cancelled_caught and attempt.is_overdue():
+            await trio.lowlevel.checkpoint()
+            if attempt.is_overdue():
+                break
+    attempt.give_up_overdue()

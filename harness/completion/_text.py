@@ -30,7 +30,7 @@ from harness._errors import RunUseError
 from harness._events import TextDelta, TextReset
 from harness._model import ResetReason, TextSurface
 
-__all__ = ["TextMachine", "TextSink", "TurnOutcome"]
+__all__ = ["TextMachine", "TextSink", "TurnOutcome", "check_reason"]
 
 TextSink: TypeAlias = Callable[[TextDelta | TextReset], None]
 """Where the events go. It must not wait; an `Exception` that it raises is counted and dropped."""
@@ -39,6 +39,12 @@ TurnOutcome: TypeAlias = Literal["succeeded", "failed"]
 
 _REASONS: Final = get_args(ResetReason)
 _OUTCOMES: Final = get_args(TurnOutcome)
+
+
+def check_reason(reason: ResetReason | None) -> None:
+    """Raise `ValueError` if *reason* is none of the known ones."""
+    if reason is not None and reason not in _REASONS:
+        raise ValueError(f"reason is {reason!r}, expected one of {_REASONS}")
 
 
 def _as_it_is_now(surface: TextSurface) -> TextSurface:
@@ -120,8 +126,7 @@ class TextMachine:
         Raises:
             ValueError: *reason* is none of the known ones.
         """
-        if reason is not None and reason not in _REASONS:
-            raise ValueError(f"reason is {reason!r}, expected one of {_REASONS}")
+        check_reason(reason)
         if self._finished:
             return
         self._epoch += 1

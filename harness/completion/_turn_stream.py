@@ -3,23 +3,48 @@
 A turn's text has one reader, so its epochs and numbers last over all attempts, and so does the
 count of what came so far. This is the half that decides and waits for nothing; the half that opens
 attempts is in `_attempt`.
+
+**Whose the text is.** Attempts may overlap: a second one is started because the first is silent.
+The reader can follow one only, so the surface has an *owner*. An attempt takes it, and with it a
+new epoch, when its answer begins, or when it ends well with an answer that had no pieces to show;
+every other open attempt is given up in that same step. It keeps the surface until its block has
+told all that was sent. An attempt that is opened meanwhile is given up before it begins.
+
+To take the epoch when an attempt is opened was turned down: two that overlap would take turns in
+one text, and one that dies without a word would have counted. Why text is taken back belongs to
+the surface for the same reason. A reason that was given with an attempt stands until one takes the
+surface, whichever that is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import attrs
 
 from harness._bounds import check_count
 from harness._errors import RunUseError
 from harness._events import Event, Progress
-from harness._model import Assembly, ResetReason
+from harness._model import Assembly, ResetReason, StreamBudgets
 from harness._usage import Usage
 from harness.completion._progress import ProgressGate
-from harness.completion._text import TextMachine
+from harness.completion._text import TextMachine, check_reason
 
-__all__ = ["TurnStreamState"]
+__all__ = ["Contender", "TurnStreamState"]
+
+
+class Contender(Protocol):
+    """An open attempt, as the others see it."""
+
+    @property
+    def number(self) -> int:
+        """Number of the attempt in its turn, from 0."""
+        ...
+
+    def supersede(self, by: int) -> None:
+        """Give the attempt up: attempt *by* has the surface."""
+        ...
 
 
 @attrs.define(eq=False)
@@ -29,6 +54,8 @@ class TurnStreamState:
     turn_id: str
     assembly: Assembly
     """How the replies of its attempts are judged."""
+    budgets: StreamBudgets
+    """How long an attempt that brings none of its own may wait."""
     text: TextMachine
     """What the reader of the turn's text is sent."""
     _tell: Callable[[Event], None]
@@ -37,9 +64,13 @@ class TurnStreamState:
     _tool_calls: int
     _gate: ProgressGate = attrs.field(factory=ProgressGate, init=False)
     _opened: int = attrs.field(default=0, init=False)
-    _open: bool = attrs.field(default=False, init=False)
-    _void: int | None = attrs.field(default=None, init=False)
-    """Number of the last attempt that came to nothing."""
+    _open: list[Contender] = attrs.field(factory=list, init=False)
+    _owner: Contender | None = attrs.field(default=None, init=False)
+    """The open attempt that has the surface."""
+    _reason: ResetReason | None = attrs.field(default=None, init=False)
+    """The last reason given that no attempt has taken to the surface yet."""
+    _shown: int | None = attrs.field(default=None, init=False)
+    """Number of the last attempt that took the surface, until it comes to nothing."""
     _counted: int | None = attrs.field(default=0, init=False)
     """Answer chunks so far; None once somebody reports better figures."""
     _finished: bool = attrs.field(default=False, init=False)
@@ -69,40 +100,60 @@ class TurnStreamState:
             TypeError, ValueError: *output_tokens* is no count.
         """
         self._counted = None
-        self._report(check_count("output_tokens", output_tokens))
+        self._report(check_count("output_tokens", output_tokens), self._now())
 
-    def count_answer_chunk(self) -> None:
+    def now(self) -> float:
+        """Return the time."""
+        return self._now()
+
+    def count_answer_chunk(self, now: float) -> None:
         """Report one more chunk of an answer, unless somebody reports tokens."""
         if self._counted is not None:
             self._counted += 1
-            self._report(self._counted)
+            self._report(self._counted, now)
 
-    def begin_attempt(self, reason: ResetReason | None) -> int:
-        """Note that an attempt opens; return its number.
+    def next_attempt(self, reason: ResetReason | None) -> int:
+        """Return the number of an attempt that is about to be opened.
 
         Raises:
-            RunUseError: another one is open, or the turn is over.
+            RunUseError: the turn is over.
             ValueError: *reason* is none of the known ones.
         """
+        check_reason(reason)
         if self._finished:
             raise RunUseError(f"turn {self.turn_id!r} is over, expected an attempt before its end")
-        if self._open:
-            number = self._opened - 1
-            raise RunUseError(f"attempt {number} is open, expected it to end before the next")
-        self.text.begin_attempt(reason)
-        self._open = True
+        self._reason = reason or self._reason
         self._opened += 1
         return self._opened - 1
 
-    def end_attempt(self) -> None:
-        """Note that the open attempt has ended."""
-        self._open = False
+    def enter(self, attempt: Contender) -> None:
+        """Note that *attempt* is open; it is given up at once if another has the surface."""
+        if self._owner is not None:
+            attempt.supersede(self._owner.number)
+        self._open.append(attempt)
 
-    def void_attempt(self, number: int, usage: Usage) -> None:
-        """Note that attempt *number* came to nothing, and what it cost as far as it said so."""
-        if number == self._void:
+    def claim(self, attempt: Contender) -> None:
+        """Give *attempt*, which is open and was not given up, the surface."""
+        if self._owner is attempt:
             return
-        self._void = number
+        self._owner = attempt
+        self._shown = attempt.number
+        self.text.begin_attempt(self._reason)
+        self._reason = None
+        for other in self._open:
+            if other is not attempt:
+                other.supersede(attempt.number)
+
+    def leave(self, attempt: Contender) -> None:
+        """Note that *attempt* has ended, and all that it sent has been told."""
+        self._open.remove(attempt)
+        if self._owner is attempt:
+            self._owner = None
+
+    def void(self, number: int, usage: Usage) -> None:
+        """Note that attempt *number* came to nothing, and what it cost as far as it said so."""
+        if self._shown == number:
+            self._shown = None
         if usage != Usage():
             self._spend(usage)
 
@@ -112,15 +163,15 @@ class TurnStreamState:
         The first call counts.
         """
         self._finished = True
-        if succeeded and self._void == self._opened - 1:
+        if succeeded and self._shown is None and self._opened:
             # The reply came without an attempt of its own, so what was shown is no part of it.
-            self.text.begin_attempt()
+            self.text.begin_attempt(self._reason)
         self.text.finish("succeeded" if succeeded else "failed")
         self._tell_progress(self._gate.last())
 
-    def _report(self, count: int) -> None:
+    def _report(self, count: int, now: float) -> None:
         if not self._finished:
-            self._tell_progress(self._gate.report(count, self._now()))
+            self._tell_progress(self._gate.report(count, now))
 
     def _tell_progress(self, count: int | None) -> None:
         if count is not None:

@@ -20,7 +20,6 @@ from harness._model import Assembly, Attempt, CallPiece, Chunk, ModelTurn, TextS
 from harness._usage import Usage
 from harness.completion import (
     Completion,
-    OpenTurnStream,
     detect_completion_defect,
     open_turn_stream,
 )
@@ -34,54 +33,10 @@ from tests.completion.streams import (
     replies,
     said,
 )
+from tests.completion.turns import Turn
 
 STOP: Final = Chunk(finish_reason="stop", end=True)
 RESET: Final = OSError("connection reset")
-
-
-class Turn:
-    """A turn's stream, and what it told and spent."""
-
-    def __init__(
-        self, surface: TextSurface | None = None, assembly: Assembly | None = None
-    ) -> None:
-        self.told: list[Event] = []
-        self.spent: list[Usage] = []
-        self.stream: OpenTurnStream = open_turn_stream(
-            "t1",
-            tell=self.told.append,
-            spend=self.spent.append,
-            surface=surface or TextSurface(),
-            assembly=assembly or Assembly(),
-            tool_calls=3,
-        )
-
-    @property
-    def text(self) -> str:
-        """What a reader of the text sees."""
-        text = ""
-        for event in self.told:
-            match event:
-                case TextDelta():
-                    text += event.text
-                case TextReset():
-                    text = ""
-        return text
-
-    async def attempt(self, *chunks: Chunk) -> Attempt:
-        async with self.stream.attempt() as attempt:
-            for chunk in chunks:
-                attempt.send_nowait(chunk)
-        return attempt
-
-    async def break_off(self, error: BaseException, *chunks: Chunk) -> None:
-        async with self.stream.attempt() as attempt:
-            for chunk in chunks:
-                attempt.send_nowait(chunk)
-            raise error
-
-    def of(self, kind: type[Event]) -> list[Event]:
-        return [event for event in self.told if isinstance(event, kind)]
 
 
 def test_a_turn_stream_is_what_a_model_expects() -> None:
@@ -241,19 +196,6 @@ async def test_a_chunk_after_a_stop_is_dropped() -> None:
 
 
 @pytest.mark.rule("R-ATTEMPT-08")
-async def test_one_attempt_is_open_at_a_time() -> None:
-    turn = Turn()
-    async with turn.stream.attempt() as attempt:
-        with pytest.raises(RunUseError, match=r"^attempt 0 is open, expected"):
-            async with turn.stream.attempt():
-                pytest.fail("a second attempt opened")
-        attempt.send_nowait(said("Hi"))
-    await turn.attempt()
-    assert turn.text == "Hi"
-    assert turn.stream.opened == 2
-
-
-@pytest.mark.rule("R-ATTEMPT-08")
 async def test_asking_for_an_attempt_opens_nothing_before_it_is_entered() -> None:
     turn = Turn()
     unused, used = turn.stream.attempt(), turn.stream.attempt()
@@ -272,6 +214,32 @@ async def test_no_attempt_opens_when_the_turn_is_over() -> None:
         async with turn.stream.attempt():
             pytest.fail("an attempt opened")
     assert turn.stream.opened == 0
+
+
+@pytest.mark.rule("R-STREAM-01")
+@pytest.mark.parametrize("streams", [1, 2], ids=["of the turn", "one for each attempt"])
+async def test_text_is_repaired_by_one_stream_and_not_by_two(streams: int) -> None:
+    turns = [Turn(), Turn()][:streams]
+    with pytest.raises(OSError, match="reset"):
+        await turns[0].break_off(RESET, said("Hel"))
+    await turns[-1].attempt(said("Hello"), STOP)
+    told = [event for turn in turns for event in turn.told]
+    assert len([event for event in told if isinstance(event, TextReset)]) == 2 - streams
+
+
+@pytest.mark.rule("R-ATTEMPT-07")
+async def test_what_is_told_keeps_the_order_in_which_it_came() -> None:
+    turn = Turn()
+    await turn.attempt(
+        Chunk(reasoning="r"),
+        said("a"),
+        call("{", index=0, id="x", name="f"),
+        said("b"),
+        Chunk(reasoning="s", text="c"),
+    )
+    kinds = {TextDelta: "text", ReasoningDelta: "thought", ToolCallDelta: "call"}
+    told = [kinds[type(event)] for event in turn.told if type(event) in kinds]
+    assert told == ["thought", "text", "call", "text", "thought", "text"]
 
 
 async def test_text_of_a_lost_attempt_is_taken_back_when_the_next_one_writes() -> None:
@@ -395,7 +363,7 @@ async def test_what_the_body_raises_leaves_as_the_same_object(error: BaseExcepti
     assert turn.text == "Hi"
 
 
-@pytest.mark.rule("R-ATTEMPT-03")
+@pytest.mark.rule("R-ATTEMPT-03", "R-STREAM-35")
 async def test_a_reader_that_raises_changes_nothing_for_the_model() -> None:
     def tell(event: Event) -> None:
         if isinstance(event, TextDelta):

@@ -5,7 +5,7 @@ import pytest
 
 from harness._errors import RunUseError
 from harness._events import Event, Progress, TextDelta, TextReset, TurnStarted
-from harness._model import Assembly, TextSurface
+from harness._model import Assembly, ResetReason, StreamBudgets, TextSurface
 from harness._usage import Usage
 from harness.completion import TextMachine
 from harness.completion._turn_stream import TurnStreamState
@@ -21,6 +21,7 @@ class Turn:
         self.stream = TurnStreamState(
             turn_id="t1",
             assembly=Assembly(),
+            budgets=StreamBudgets(),
             text=TextMachine("t1", self.told.append, TextSurface()),
             tell=self.told.append,
             spend=self.spent.append,
@@ -44,17 +45,24 @@ def test_what_is_told_and_spent_is_passed_on() -> None:
     assert turn.spent == [Usage(output=4)]
 
 
+class Open:
+    """An open attempt, as a turn's stream sees it."""
+
+    def __init__(self, stream: TurnStreamState, reason: ResetReason | None = None) -> None:
+        self.number = stream.next_attempt(reason)
+        self.given_up_for: int | None = None
+        stream.enter(self)
+
+    def supersede(self, by: int) -> None:
+        self.given_up_for = by
+
+
 @pytest.mark.rule("R-ATTEMPT-08")
-def test_attempts_are_numbered_and_one_is_open_at_a_time() -> None:
+def test_attempts_are_numbered_as_they_open() -> None:
     stream = Turn().stream
     assert stream.opened == 0
-    assert stream.begin_attempt(None) == 0
-    with pytest.raises(RunUseError, match=r"^attempt 0 is open, expected it to end before"):
-        stream.begin_attempt(None)
-    assert stream.opened == 1
-    stream.end_attempt()
-    assert stream.begin_attempt("structured_output_retry") == 1
-    assert stream.text.epoch == 1
+    assert [Open(stream).number, Open(stream).number] == [0, 1]
+    assert stream.opened == 2
 
 
 @pytest.mark.rule("R-ATTEMPT-08")
@@ -62,21 +70,69 @@ def test_a_refused_reason_opens_nothing() -> None:
     stream = Turn().stream
     reason: Any = "bored"
     with pytest.raises(ValueError, match=r"^reason is 'bored'"):
-        stream.begin_attempt(reason)
+        stream.next_attempt(reason)
     assert stream.opened == 0
-    assert stream.begin_attempt(None) == 0
+    assert stream.next_attempt(None) == 0
+
+
+@pytest.mark.rule("R-OVERLAP-01")
+def test_an_attempt_takes_the_surface_and_an_epoch_when_it_answers_and_not_before() -> None:
+    stream = Turn().stream
+    first, second = Open(stream), Open(stream)
+    assert stream.text.epoch == -1
+    stream.claim(second)
+    stream.claim(second)
+    assert stream.text.epoch == 0
+    assert (first.given_up_for, second.given_up_for) == (1, None)
+
+
+@pytest.mark.rule("R-OVERLAP-03")
+def test_an_attempt_that_opens_while_another_has_the_surface_is_given_up_at_once() -> None:
+    stream = Turn().stream
+    first = Open(stream)
+    stream.claim(first)
+    late = Open(stream)
+    assert late.given_up_for == 0
+    stream.leave(late)
+    stream.leave(first)
+    assert Open(stream).given_up_for is None
+
+
+@pytest.mark.rule("R-OVERLAP-04")
+@pytest.mark.parametrize("left", [True, False], ids=["it ended silent", "it is still silent"])
+def test_a_reason_stands_until_an_attempt_takes_the_surface(left: bool) -> None:
+    turn = Turn()
+    first = Open(turn.stream)
+    turn.stream.claim(first)
+    turn.stream.text.observe("a")
+    turn.stream.leave(first)
+    silent = Open(turn.stream, "structured_output_retry")
+    if left:
+        turn.stream.leave(silent)
+    for text in ("b", "c"):
+        following = Open(turn.stream)
+        turn.stream.claim(following)
+        turn.stream.text.observe(text)
+        turn.stream.leave(following)
+    assert texts_of(turn.told) == [
+        "a",
+        "<structured_output_retry>",
+        "b",
+        "<attempt_failed>",
+        "c",
+    ]
 
 
 @pytest.mark.rule("R-ATTEMPT-09", "R-LOOP-17")
 def test_chunks_are_counted_until_somebody_knows_better() -> None:
     turn = Turn()
     for _ in range(3):
-        turn.stream.count_answer_chunk()
+        turn.stream.count_answer_chunk(turn.now)
         turn.now += 0.25
     turn.stream.progress(40)
-    turn.stream.count_answer_chunk()
+    turn.stream.count_answer_chunk(turn.now)
     turn.now += 1
-    turn.stream.count_answer_chunk()
+    turn.stream.count_answer_chunk(turn.now)
     turn.stream.progress(41)
     assert list(turn.reports()) == [1, 2, 3, 40, 41]
 
@@ -99,7 +155,7 @@ def test_the_end_tells_the_count_that_was_held_back_and_comes_once(succeeded: bo
     assert list(turn.reports()) == [1, 3]
     turn.now += 9
     turn.stream.progress(4)
-    turn.stream.count_answer_chunk()
+    turn.stream.count_answer_chunk(turn.now)
     assert list(turn.reports()) == [1, 3]
 
 
@@ -108,7 +164,7 @@ def test_no_attempt_opens_after_the_end() -> None:
     stream = Turn().stream
     stream.finish(succeeded=True)
     with pytest.raises(RunUseError, match=r"^turn 't1' is over, expected an attempt before"):
-        stream.begin_attempt(None)
+        stream.next_attempt(None)
 
 
 def texts_of(told: list[Event]) -> list[str]:
@@ -119,18 +175,34 @@ def texts_of(told: list[Event]) -> list[str]:
     ]
 
 
+def lost(turn: Turn, text: str) -> None:
+    """An attempt that writes *text* and comes to nothing."""
+    attempt = Open(turn.stream)
+    turn.stream.claim(attempt)
+    turn.stream.text.observe(text)
+    turn.stream.void(attempt.number, Usage())
+    turn.stream.leave(attempt)
+
+
 @pytest.mark.rule("R-ATTEMPT-11")
 def test_text_of_an_attempt_that_came_to_nothing_is_taken_back_if_the_turn_succeeds() -> None:
     for succeeded, expected in ((True, ["a", "<attempt_failed>"]), (False, ["a"])):
         turn = Turn()
-        number = turn.stream.begin_attempt(None)
-        turn.stream.text.observe("a")
-        turn.stream.end_attempt()
-        turn.stream.void_attempt(number, Usage())
+        lost(turn, "a")
         turn.stream.finish(succeeded)
         assert texts_of(turn.told) == expected
         assert turn.stream.opened == 1
-        assert turn.stream.text.epoch == int(succeeded)
+
+
+@pytest.mark.rule("R-ATTEMPT-11")
+def test_also_if_a_silent_attempt_came_after_it() -> None:
+    turn = Turn()
+    lost(turn, "a")
+    silent = Open(turn.stream)
+    turn.stream.void(silent.number, Usage())
+    turn.stream.leave(silent)
+    turn.stream.finish(succeeded=True)
+    assert texts_of(turn.told) == ["a", "<attempt_failed>"]
 
 
 @pytest.mark.rule("R-ATTEMPT-11")
@@ -142,24 +214,23 @@ def test_a_turn_that_was_not_streamed_has_no_epoch() -> None:
 
 
 @pytest.mark.rule("R-ATTEMPT-11")
-def test_text_of_the_attempt_that_follows_stands() -> None:
+@pytest.mark.parametrize("silent", [False, True])
+def test_text_of_the_attempt_that_answered_last_stands(silent: bool) -> None:
     turn = Turn()
-    number = turn.stream.begin_attempt(None)
-    turn.stream.text.observe("a")
-    turn.stream.end_attempt()
-    turn.stream.void_attempt(number, Usage())
-    turn.stream.begin_attempt(None)
+    lost(turn, "a")
+    good = Open(turn.stream)
+    turn.stream.claim(good)
     turn.stream.text.observe("b")
+    turn.stream.leave(good)
+    if silent:
+        turn.stream.void(Open(turn.stream).number, Usage())
     turn.stream.finish(succeeded=True)
     assert texts_of(turn.told) == ["a", "<attempt_failed>", "b"]
 
 
 @pytest.mark.rule("R-ATTEMPT-12")
-def test_what_an_attempt_that_came_to_nothing_cost_is_spent_once() -> None:
+def test_what_an_attempt_that_came_to_nothing_cost_is_spent() -> None:
     turn = Turn()
-    number = turn.stream.begin_attempt(None)
-    turn.stream.void_attempt(number, Usage(input=9))
-    turn.stream.void_attempt(number, Usage(input=9))
-    turn.stream.end_attempt()
-    turn.stream.void_attempt(turn.stream.begin_attempt(None), Usage())
+    turn.stream.void(Open(turn.stream).number, Usage(input=9))
+    turn.stream.void(Open(turn.stream).number, Usage())
     assert turn.spent == [Usage(input=9)]
