@@ -18,7 +18,7 @@ WORKERS = -n auto --dist loadgroup
 .PHONY: help demo model test rules bench docs clean
 .PHONY: check check-format check-lint check-async check-types check-layers
 .PHONY: check-tests check-rules check-docs check-wheel
-.PHONY: env-demo env-test env-docs env-check
+.PHONY: env-demo env-test env-docs env-check env-faults
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -30,6 +30,8 @@ env-test:
 	@$(PYTHON) scripts/environment.py .venv/test test http local
 env-docs:
 	@$(PYTHON) scripts/environment.py .venv/docs docs http
+env-faults:
+	@$(PYTHON) -m scripts.fault_servers
 env-check:
 	@$(PYTHON) scripts/environment.py .venv/check check http local
 
@@ -39,7 +41,7 @@ demo: env-demo
 model: env-demo
 	@.venv/demo/bin/python -m harness demo --fetch-only
 
-test: env-test
+test: env-test env-faults
 	.venv/test/bin/python -m pytest $(WORKERS) -p scripts.local_model $(ARGS)
 
 rules: env-test
@@ -89,7 +91,7 @@ check-layers: env-check
 	$(BIN)/lint-imports
 
 # One run is the tests, their coverage, and the evidence for check-rules.
-check-tests: env-check
+check-tests: env-check env-faults
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(WORKERS) -p scripts.local_model -p scripts.rules_plugin --rules-report=build/rules.json
 	$(BIN)/coverage combine --quiet

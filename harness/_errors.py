@@ -454,10 +454,12 @@ class AttemptSuperseded(HarnessError):  # noqa: N818  # nobody's fault, like tri
 
     code = "attempt.superseded"
 
-    def __init__(self, number: int, *, by: int) -> None:
+    def __init__(self, number: int, *, by: int | None = None) -> None:
         self.number = number
         self.by = by
-        super().__init__(f"attempt {number} was given up: attempt {by} answered first")
+        """The one that answered, if it is known."""
+        other = "another" if by is None else f"attempt {by}"
+        super().__init__(f"attempt {number} was given up: {other} answered first")
 
 
 class InternalError(HarnessError):

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from harness._errors import ErrorCategory, HarnessError, error_text
+from harness._errors import ErrorCategory, HarnessError, ProviderError, error_text
 from harness._messages import FailureKind, OutcomeKind
 from harness._usage import Usage
 
@@ -41,6 +41,7 @@ __all__ = [
     "ToolCallDelta",
     "ToolFinished",
     "ToolStarted",
+    "Tried",
     "TurnFinished",
     "TurnStarted",
     "decode_event",
@@ -71,12 +72,22 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     code: str
     """Stable; ``error`` for an exception that is not ours."""
     message: str
+    category: ErrorCategory | None = None
+    """Of a provider's failure."""
+    status_code: int | None = None
+    """Of a provider's failure that came with one."""
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
         """Describe *error*."""
-        code = error.code if isinstance(error, HarnessError) else "error"
-        return cls(kind=type(error).__name__, code=code, message=error_text(error))
+        remote = error if isinstance(error, ProviderError) else None
+        return cls(
+            kind=type(error).__name__,
+            code=error.code if isinstance(error, HarnessError) else "error",
+            message=error_text(error),
+            category=None if remote is None else remote.category,
+            status_code=None if remote is None else remote.status_code,
+        )
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -130,11 +141,12 @@ AttemptOutcome: TypeAlias = Literal["served", "failed", "superseded", "cancelled
 """How a try at an endpoint ended. ``superseded``: another one answered first."""
 
 
-class AttemptStarted(_Event, frozen=True, kw_only=True):
-    """A routed model tries an endpoint. *attempt* counts the tries of the turn, from 0."""
+class Tried(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a routed model tries: the endpoint, and its place among all tries."""
 
     turn_id: str
     attempt: int
+    """Number of the try in its turn; the deltas of its attempt have it too."""
     provider: str
     model: str
     """The canonical model id, the same at every provider."""
@@ -147,25 +159,27 @@ class AttemptStarted(_Event, frozen=True, kw_only=True):
     retry: int = 0
     """How often this endpoint was tried before, for the same reply."""
     hedge: bool = False
-    """Whether another try is still at work: this one runs beside it."""
+    """Whether another try was still at work: this one runs beside it."""
+
+
+class AttemptStarted(_Event, frozen=True, kw_only=True):
+    """A routed model tries an endpoint."""
+
+    tried: Tried
 
 
 class AttemptFinished(_Event, frozen=True, kw_only=True):
     """A try at an endpoint ended; one for each `AttemptStarted`, on every exit."""
 
-    turn_id: str
-    attempt: int
-    provider: str
-    model: str
+    tried: Tried
     outcome: AttemptOutcome
     duration: float
     produced_output: bool
     """Whether something had left the turn that cannot be taken back."""
     usage: Usage = Usage()
     """What the try cost, as far as its provider said so."""
-    category: ErrorCategory | None = None
-    status_code: int | None = None
     failure: Failure | None = None
+    """Why it failed, in the terms that the route decided on."""
 
 
 class TextDelta(_Event, frozen=True, kw_only=True):

@@ -186,14 +186,22 @@ class Attempt(Protocol):
 class TurnStream(Protocol):
     """The live side of one turn, made by the kernel and handed to `Model.complete`."""
 
+    def number_attempt(self) -> int:
+        """Return the number of the next attempt, for one that is told of before it is opened."""
+        ...
+
     def attempt(
-        self, reason: ResetReason | None = None, budgets: StreamBudgets | None = None
+        self,
+        reason: ResetReason | None = None,
+        budgets: StreamBudgets | None = None,
+        number: int | None = None,
     ) -> AbstractAsyncContextManager[Attempt]:
         """Open an attempt; *reason* says why text of an earlier one is taken back.
 
-        Leaving the block raises `StreamStalled` if the provider kept it waiting for longer than
-        *budgets* (without them the stream's own) allow, and `AttemptSuperseded` if another open
-        attempt answered first.
+        Its number is the next one, unless it has one already, from `number_attempt`. Leaving the
+        block raises `StreamStalled` if the provider kept it waiting for longer than *budgets*
+        (without them the stream's own) allow, and `AttemptSuperseded` if another open attempt
+        answered first.
         """
         ...
 
@@ -207,6 +215,13 @@ class TurnStream(Protocol):
 
     def spend(self, usage: Usage) -> None:
         """Count spend that belongs to no turn: a lost attempt, a retry."""
+        ...
+
+    def drop(self, usage: Usage, reason: ResetReason) -> None:
+        """Say that the last reply is not used: count what it cost, take back what it showed.
+
+        It is taken back when the next one writes, or when the turn ends well without any text.
+        """
         ...
 
     @property

@@ -51,8 +51,8 @@ def is_current(directory: Path, wanted: dict[str, object]) -> bool:
         return False
 
 
-def install(directory: Path, extras: list[str]) -> None:
-    """Make an environment in *directory*, where nothing is, and install the project into it.
+def create(directory: Path, *packages: str) -> None:
+    """Make an environment in *directory*, where nothing is, and pip-install *packages* into it.
 
     Raises:
         subprocess.CalledProcessError: pip failed; its own words are in the error's output.
@@ -64,15 +64,24 @@ def install(directory: Path, extras: list[str]) -> None:
     python = str(directory / "bin" / "python")
     pip = [python, "-m", "pip"] if own_pip else [sys.executable, "-m", "pip", "--python", python]
     flags = ["--quiet", "--disable-pip-version-check", "--no-input"]
-    target = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
     # Kept back: where all went well nobody wants to read pip's warnings about its own settings.
     subprocess.run(
-        [*pip, "install", *flags, "--editable", target],
+        [*pip, "install", *flags, *packages],
         check=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def install(directory: Path, extras: list[str]) -> None:
+    """Make an environment in *directory*, where nothing is, and install the project into it.
+
+    Raises:
+        subprocess.CalledProcessError: as `create`.
+    """
+    target = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
+    create(directory, "--editable", target)
 
 
 def ensure(

@@ -26,14 +26,17 @@ SCOPE_FILES: Final = frozenset(
         "kernel._batch",
         "kernel._deadline",
         "kernel._run",
+        "routing._executor",
     }
 )
 """The files below the edges that may open a nursery or a cancel scope."""
 
 TRIO_FILES: Final = SCOPE_FILES | {
+    "completion._merge",
     "kernel._emitter",
     "kernel._asking",
     "kernel._between",
+    "kernel._heartbeat",
     "kernel._leg",
     "kernel._limiters",
     "kernel._writer",

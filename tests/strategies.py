@@ -14,6 +14,18 @@ from harness._messages import (
     tool_message,
     user_message,
 )
+from harness.routing import (
+    DISPOSITIONS,
+    AttemptCursor,
+    AttemptError,
+    AttemptTarget,
+    CanonicalModelId,
+    PricingBasis,
+    ProviderId,
+    RouteCandidate,
+    RoutePlan,
+    RouteStage,
+)
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
 """Texts that JSON can carry: no lone surrogate."""
@@ -155,3 +167,83 @@ malformed_messages: st.SearchStrategy[object] = (
     st.fixed_dictionaries({}, optional=_fields) | anything
 )
 """What may stand where a message is expected."""
+
+
+# -- routes ------------------------------------------------------------------------------------
+
+provider_ids = st.sampled_from(["a", "b", "c", "eu-gateway.2"]).map(ProviderId)
+"""Few, so that they meet."""
+
+model_ids = st.sampled_from(["m/large", "m/small", "other/m:free"]).map(CanonicalModelId)
+
+counts_of_tokens = st.none() | st.integers(1, 4)
+
+
+@st.composite
+def route_candidates(
+    draw: st.DrawFn, provider: ProviderId | None = None, model: CanonicalModelId | None = None
+) -> RouteCandidate:
+    """An endpoint, of *provider* and for *model* if they are given."""
+    invocation_model = draw(st.sampled_from(["large-1", "large-2"]))
+    return RouteCandidate(
+        provider_id=draw(provider_ids) if provider is None else provider,
+        canonical_model_id=draw(model_ids) if model is None else model,
+        provider_invocation_model=invocation_model,
+        credential_source=draw(st.sampled_from(["platform", "tenant"])),
+        credential_scope=draw(st.sampled_from([None, "t1", "t2"])),
+        credit_eligible=draw(st.booleans()),
+        capabilities=draw(st.sets(st.sampled_from(["chat_completions", "vision", "json"]))),
+        max_completion_tokens=draw(counts_of_tokens),
+        pricing_basis=PricingBasis(
+            kind=draw(st.sampled_from(["provider_reported", "never heard of"])),
+            terms=draw(st.dictionaries(st.sampled_from(["input", "output"]), st.integers())),
+        ),
+        binding_fingerprint=f"{invocation_model}#{draw(st.integers(0, 2))}",
+    )
+
+
+@st.composite
+def route_plans(draw: st.DrawFn, *, stages: int = 3, candidates: int = 3) -> RoutePlan:
+    """A plan of at most so many stages and candidates in each; both may be none.
+
+    An endpoint may come twice, in a stage and in the plan.
+    """
+    return RoutePlan(
+        stages=[
+            RouteStage(
+                canonical_model_id=model,
+                candidates=draw(st.lists(route_candidates(model=model), max_size=candidates)),
+            )
+            for model in draw(st.lists(model_ids, max_size=stages))
+        ]
+    )
+
+
+attempt_cursors = st.builds(
+    AttemptCursor,
+    stage=st.integers(0, 3),
+    candidate=st.integers(0, 3),
+    retry=st.integers(0, 3),
+    ordinal=st.integers(0, 20),
+)
+
+waits = st.none() | st.floats(0, 10_000)
+"""What a provider asks for in ``Retry-After``, in seconds."""
+
+
+@st.composite
+def attempt_errors(draw: st.DrawFn, target: AttemptTarget | None = None) -> AttemptError:
+    """A failure of any kind, of *target* if it is given."""
+    if target is None:
+        target = AttemptTarget.of(
+            draw(route_candidates()), cursor=draw(attempt_cursors), duration=draw(st.floats(0, 900))
+        )
+    row = draw(st.sampled_from(DISPOSITIONS))
+    return AttemptError(
+        kind=row.kind,
+        category=row.category,
+        status_code=draw(st.integers(200, 599)) if row.kind == "http" else None,
+        retry_after=draw(waits),
+        target=target,
+        cause=draw(st.none() | st.builds(ConnectionError, texts)),
+    )

@@ -7,6 +7,7 @@ import pytest
 from harness import _errors
 from harness._errors import (
     AbortedToolCallError,
+    AttemptSuperseded,
     CompletionDefectError,
     HarnessError,
     InternalError,
@@ -17,12 +18,16 @@ from harness._errors import (
     MisuseError,
     ModelContractError,
     NotJSONError,
+    PlanError,
     ProviderError,
     RecordError,
     ReplyError,
+    RouteError,
     RunTimeoutError,
     RunUseError,
     StorageError,
+    StreamStalled,
+    StructuredOutputError,
     ToolDefinitionError,
     TranscriptError,
     UsageError,
@@ -57,6 +62,31 @@ ERRORS: list[tuple[HarnessError, str, str]] = [
         "extra.missing",
         "'httpx2' is not installed, expected it with: pip install 'trio-harness[http]'",
     ),
+    (PlanError("text"), "route.plan", "text"),
+    (
+        StructuredOutputError("Paris", "not JSON"),
+        "completion.output",
+        "the reply is not in the form that was asked for: not JSON",
+    ),
+    (
+        StreamStalled("gap", seconds=30, elapsed=61.5, reasoning_seen=True, answer_seen=True),
+        "stream.stalled",
+        (
+            "the stream stalled: its budget gap of 30 s ran out after 61.5 s, "
+            "expected the provider to go on"
+        ),
+    ),
+    (
+        RouteError("failed", "text", tried=["a: stalled"], kind="stall", category="stalled"),
+        "route.failed",
+        "text",
+    ),
+    (
+        AttemptSuperseded(0, by=1),
+        "attempt.superseded",
+        "attempt 0 was given up: attempt 1 answered first",
+    ),
+    (AttemptSuperseded(2), "attempt.superseded", "attempt 2 was given up: another answered first"),
     (MisuseError("suspend.on-failure", "text"), "suspend.on-failure", "text"),
     (
         ProviderError(

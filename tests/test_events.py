@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import _events
-from harness._errors import RunTimeoutError
-from harness._events import Event, Failure, Posted, decode_event, encode_event
+from harness._errors import ProviderError, RunTimeoutError
+from harness._events import Event, Failure, Posted, Tried, decode_event, encode_event
 from harness._usage import Usage
 from tests.strategies import texts
 from tests.test_usage import usages
@@ -17,7 +17,14 @@ from tests.test_usage import usages
 UNION: tuple[type[Event], ...] = get_args(Event)
 T = TypeVar("T", bound=msgspec.Struct)
 
-failures = st.builds(Failure, kind=texts, code=texts, message=texts)
+failures = st.builds(
+    Failure,
+    kind=texts,
+    code=texts,
+    message=texts,
+    category=st.none() | st.just("stalled"),
+    status_code=st.none() | st.integers(100, 599),
+)
 
 PLAIN: dict[object, st.SearchStrategy[object]] = {
     str: texts,
@@ -27,6 +34,7 @@ PLAIN: dict[object, st.SearchStrategy[object]] = {
     types.NoneType: st.none(),
     Usage: usages,
     Failure: failures,
+    Tried: st.builds(Tried, turn_id=texts, provider=texts, hedge=st.booleans()),
     tuple[str, ...]: st.lists(texts, max_size=3).map(tuple),
 }
 """The only types that a field of an event may have, besides literals and unions of these."""
@@ -109,6 +117,11 @@ def test_a_failure_describes_an_error_in_plain_values() -> None:
         kind="RunTimeoutError", code="run.timeout", message="the run ran out of time"
     )
     assert Failure.of(ValueError("no")) == Failure(kind="ValueError", code="error", message="no")
+    remote = ProviderError(
+        "busy", kind="http", category="rate_limited", phase="headers", status_code=429
+    )
+    told = Failure.of(remote)
+    assert (told.category, told.status_code) == ("rate_limited", 429)
 
 
 def test_the_stamp_is_left_to_the_run() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 EXAMPLES: Final = ROOT / "docs" / "examples"
-SCRIPTS: Final = ("first_answer", "quickstart")
+SCRIPTS: Final = ("first_answer", "quickstart", "route", "show_text", "structured_output")
 """Those that are run as they are, with neither a model nor a network."""
 
 

@@ -19,8 +19,8 @@ from sphinx.util.typing import ExtensionMetadata
 from harness._cli._exit import EXIT_CODES, USAGE
 from harness.completion import _defects
 from harness.kernel import OUTCOME_ROWS, STOP_ORDER
-from harness.providers._failures import STATUS_ROWS
 from harness.providers._http import TRANSPORT_ROWS
+from harness.routing import BREAKER_ROWS, DISPOSITIONS, STATUS_ROWS
 from harness.transcript import REFUSALS
 
 RowT = TypeVar("RowT")
@@ -106,6 +106,27 @@ TABLES: dict[str, list[list[str]]] = {
         {
             "Status": lambda row: span(row.first, row.last),
             "Category": lambda row: code(row.category),
+            "Why": lambda row: row.why,
+        },
+    ),
+    "dispositions": cells(
+        DISPOSITIONS,
+        {
+            "Kind": lambda row: code(row.kind),
+            "Category": lambda row: code(row.category),
+            "Same endpoint again": lambda row: yes(row.retry_same),
+            "Next provider, next model": lambda row: yes(row.traverse),
+            "Circuit": lambda row: code(row.breaker),
+            "Why": lambda row: row.why,
+        },
+    ),
+    "breaker": cells(
+        BREAKER_ROWS,
+        {
+            "State": lambda row: code(row.state),
+            "Event": lambda row: code(row.event),
+            "Then": lambda row: code(row.then),
+            "What is done": lambda row: code(row.action),
             "Why": lambda row: row.why,
         },
     ),

@@ -7,22 +7,19 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import trio
 
 from harness._bounds import check_count, check_seconds
 from harness._cli._exit import ERROR, EXIT_CODES, USAGE
 from harness._cli._interrupt import interruptible
+from harness._cli._models import Models, add_model_arguments, models_of
 from harness._cli._output import discard_rest
 from harness._cli._show import JsonLines, Lines, Show
 from harness._errors import HarnessError
 from harness._toolset import Toolset
 from harness.kernel import Limits, Run, open_run
 from harness.tools import Tool, as_toolset, tool
-
-if TYPE_CHECKING:
-    from harness.providers import ChatModel
 
 __all__ = ["add_run_parser", "run_command"]
 
@@ -31,12 +28,7 @@ def add_run_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add the ``run`` command."""
     parser = commands.add_parser("run", help="ask a model, let it use tools, show it live")
     parser.add_argument("question")
-    parser.add_argument("--model", required=True, help="the name that the endpoint knows it by")
-    parser.add_argument(
-        "--base-url",
-        default=os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1"),
-        help="of a chat-completions endpoint (default: OPENAI_BASE_URL, or OpenAI's own)",
-    )
+    add_model_arguments(parser)
     parser.add_argument(
         "--tools",
         nargs="*",
@@ -47,7 +39,6 @@ def add_run_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument("--deadline", type=float, default=None, help="seconds for the whole run")
     parser.add_argument("--max-turns", type=int, default=30, help="completions at the most")
     parser.add_argument("--max-tokens", type=int, default=None, help="of input and output together")
-    parser.add_argument("--no-stream", action="store_true", help="ask for whole replies")
     parser.add_argument("--json", action="store_true", help="print one event per line")
     parser.set_defaults(command=run_command)
 
@@ -63,9 +54,9 @@ def run_command(options: argparse.Namespace) -> int:
             tokens=options.max_tokens and check_count("--max-tokens", options.max_tokens),
         )
         toolset = as_toolset(load_tools(options.tools))
-        model = _model(options)
+        models = models_of(options)
         show: Show = JsonLines(sys.stdout) if options.json else Lines(sys.stdout)
-        return trio.run(_run, model, options.question, toolset, limits, deadline, show)
+        return trio.run(_run, models, options.question, toolset, limits, deadline, show)
     except _USAGE_ERRORS as error:
         print(f"harness run: {error}", file=sys.stderr)
         return USAGE
@@ -75,19 +66,8 @@ _USAGE_ERRORS = (ImportError, AttributeError, TypeError, ValueError, HarnessErro
 """What the arguments may be refused with, before anything is asked."""
 
 
-def _model(options: argparse.Namespace) -> ChatModel:
-    from harness.providers import ChatModel  # noqa: PLC0415  # an extra
-
-    return ChatModel(
-        options.model,
-        base_url=options.base_url,
-        api_key=os.environ.get("OPENAI_API_KEY") or None,
-        stream=not options.no_stream,
-    )
-
-
 async def _run(
-    model: ChatModel,
+    models: Models,
     question: str,
     toolset: Toolset,
     limits: Limits,
@@ -98,7 +78,7 @@ async def _run(
     run: Run | None = None
     try:
         async with (
-            model,
+            models as model,
             open_run(model, question, tools=toolset, limits=limits, deadline=deadline) as run,
             interruptible(run),
         ):

@@ -8,14 +8,18 @@ import attrs
 
 from harness._events import (
     AssistantMessage,
+    AttemptFinished,
+    AttemptStarted,
     CallRejected,
     Event,
+    Failure,
     RunFinished,
     TextDelta,
     TextReset,
     ToolCallDelta,
     ToolFinished,
     ToolStarted,
+    Tried,
     encode_event,
 )
 
@@ -91,6 +95,12 @@ class Lines:
                 self._line(f"· {name} {shortened(arguments)}".rstrip(), self._styles.dim)
             case ToolFinished():
                 self._tool_finished(event)
+            case AttemptStarted(tried=tried) if tried.attempt:
+                self._line(f"→ {_beginning(tried)}", self._styles.dim)
+            case AttemptFinished(tried=tried, failure=failure) if failure is not None:
+                self._line(f"✗ {_where(tried)}: {_why(failure)}", self._styles.bad)
+            case AttemptFinished(tried=tried, outcome="superseded"):
+                self._line(f"· {_where(tried)} was slower and is given up", self._styles.dim)
             case CallRejected(call_id=call_id, failure=failure):
                 where = "" if call_id is None else f" {call_id}"
                 self._line(f"! rejected{where}: {shortened(failure.message)}", self._styles.bad)
@@ -132,6 +142,21 @@ class Lines:
         end = self._styles.plain if style else ""
         self._output.write(f"{style}{text}{end}\n")
         self._output.flush()
+
+
+def _where(tried: Tried) -> str:
+    return f"{harmless(tried.provider_model)} at {tried.provider}"
+
+
+def _beginning(tried: Tried) -> str:
+    if tried.hedge:
+        return f"trying {_where(tried)} beside it"
+    return f"trying {_where(tried)} {'again' if tried.retry else 'instead'}"
+
+
+def _why(failure: Failure) -> str:
+    status = "" if failure.status_code is None else f" ({failure.status_code})"
+    return f"{failure.category or failure.kind}{status}: {shortened(failure.message)}"
 
 
 def harmless(text: str) -> str:

@@ -15,6 +15,10 @@ object: no proper beginning of an object is itself one, so nothing more can belo
 other case it is a *conflict*. The piece is dropped and counted, and the reply is a defect. To begin
 a new call whenever the id changes was turned down: a server that makes up a fresh id for each piece
 would have its calls torn into several, the first of them with no arguments at all.
+
+Others count the index up in mid-call, so that arguments come to one that nobody has introduced. If
+the call before is not whole they may be its own, or those of a call whose header is late. That is a
+conflict too: the header that comes to this index next would otherwise take over the arguments.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ class GrowingCall:
     id: str = ""
     name: str = ""
     contested: bool = False
-    """Whether a piece with its index was dropped as a conflict."""
+    """Whether a piece that may be its own was dropped as a conflict."""
     _type: str = ""
     _arguments: list[str] = attrs.field(factory=list)
 
@@ -131,7 +135,7 @@ class ToolCallAccumulator:
             return known or self._begin(None)
         at_index = self._by_index.get(piece.index)
         if at_index is None:
-            return self._begin(piece.index)
+            return None if self._is_stray(piece) else self._begin(piece.index)
         if not piece.id or not at_index.id or piece.id == at_index.id:
             return at_index
         earlier = self._by_id.get(piece.id)
@@ -142,6 +146,15 @@ class ToolCallAccumulator:
             return self._begin(piece.index)
         at_index.contested = True
         return None
+
+    def _is_stray(self, piece: CallPiece) -> bool:
+        """Whether *piece*, at a new index, brings but arguments while another call lacks some."""
+        before = self._latest
+        if piece.id or piece.name or not piece.arguments or before is None:
+            return False
+        if not before.contested and not before.is_whole():
+            before.contested = True
+        return before.contested
 
     def _begin(self, index: int | None) -> GrowingCall:
         place = self._following if index is None or index in self._places else index

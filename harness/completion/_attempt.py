@@ -235,7 +235,10 @@ class OpenTurnStream(TurnStreamState):
     """The live side of one turn, see `harness.TurnStream`. It opens nothing by itself."""
 
     def attempt(
-        self, reason: ResetReason | None = None, budgets: StreamBudgets | None = None
+        self,
+        reason: ResetReason | None = None,
+        budgets: StreamBudgets | None = None,
+        number: int | None = None,
     ) -> AbstractAsyncContextManager[Attempt]:
         """Open an attempt, at the earliest when its request is about to be sent.
 
@@ -247,9 +250,9 @@ class OpenTurnStream(TurnStreamState):
             StreamStalled: the provider kept the body waiting for longer than *budgets* allow.
             AttemptSuperseded: another open attempt of the turn answered first.
             RunUseError: the turn is over.
-            ValueError: *reason* is none of the known ones.
+            ValueError: *reason* is none of the known ones, or *number* was not given out.
         """
-        return _open_attempt(self, reason, budgets or self.budgets)
+        return _open_attempt(self, reason, budgets or self.budgets, number)
 
 
 def open_turn_stream(
@@ -285,9 +288,12 @@ def open_turn_stream(
 
 @asynccontextmanager
 async def _open_attempt(
-    stream: TurnStreamState, reason: ResetReason | None, budgets: StreamBudgets
+    stream: TurnStreamState,
+    reason: ResetReason | None,
+    budgets: StreamBudgets,
+    number: int | None,
 ) -> AsyncIterator[StreamAttempt]:
-    number = stream.next_attempt(reason)
+    number = stream.begin_attempt(reason, number)
     telling, told = trio.open_memory_channel[_Telling](math.inf)
     # Its receiving end stays open: who still sends during a stop must not mind that it is over.
     closer, to_watch = trio.open_memory_channel[None](math.inf)

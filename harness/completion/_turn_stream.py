@@ -63,6 +63,7 @@ class TurnStreamState:
     _now: Callable[[], float]
     _tool_calls: int
     _gate: ProgressGate = attrs.field(factory=ProgressGate, init=False)
+    _numbered: int = attrs.field(default=0, init=False)
     _opened: int = attrs.field(default=0, init=False)
     _open: list[Contender] = attrs.field(factory=list, init=False)
     _owner: Contender | None = attrs.field(default=None, init=False)
@@ -93,6 +94,22 @@ class TurnStreamState:
         """Count spend that belongs to no turn."""
         self._spend(usage)
 
+    def drop(self, usage: Usage, reason: ResetReason) -> None:
+        """Count what a reply that is not used cost, and take back what it showed.
+
+        Raises:
+            RunUseError: an attempt has the surface and is still open.
+            ValueError: *reason* is none of the known ones.
+        """
+        check_reason(reason)
+        if self._owner is not None:
+            number = self._owner.number
+            raise RunUseError(f"attempt {number} is open, expected it to end before a drop")
+        self._reason = reason
+        self._shown = None
+        if usage != Usage():
+            self._spend(usage)
+
     def progress(self, output_tokens: int) -> None:
         """Report how many tokens came so far; from now on chunks are no longer counted.
 
@@ -112,19 +129,26 @@ class TurnStreamState:
             self._counted += 1
             self._report(self._counted, now)
 
-    def next_attempt(self, reason: ResetReason | None) -> int:
-        """Return the number of an attempt that is about to be opened.
+    def number_attempt(self) -> int:
+        """Return the number of the next attempt."""
+        self._numbered += 1
+        return self._numbered - 1
+
+    def begin_attempt(self, reason: ResetReason | None, number: int | None) -> int:
+        """Note that an attempt is about to be opened; return its number.
 
         Raises:
             RunUseError: the turn is over.
-            ValueError: *reason* is none of the known ones.
+            ValueError: *reason* is none of the known ones, or *number* was not given out.
         """
         check_reason(reason)
+        if number is not None and not 0 <= number < self._numbered:
+            raise ValueError(f"number is {number!r}, expected one that number_attempt returned")
         if self._finished:
             raise RunUseError(f"turn {self.turn_id!r} is over, expected an attempt before its end")
         self._reason = reason or self._reason
         self._opened += 1
-        return self._opened - 1
+        return self.number_attempt() if number is None else number
 
     def enter(self, attempt: Contender) -> None:
         """Note that *attempt* is open; it is given up at once if another has the surface."""

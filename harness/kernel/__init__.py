@@ -2,6 +2,7 @@
 
 from harness.kernel._deadline import RunDeadline, classify_run_failure
 from harness.kernel._emitter import Emitter
+from harness.kernel._heartbeat import Flush, Heartbeat
 from harness.kernel._limiters import Limiters
 from harness.kernel._limits import Budget, Limits
 from harness.kernel._outcomes import OUTCOME_ROWS, OutcomeRow
@@ -20,6 +21,7 @@ from harness.kernel._run import DEFAULT_DEADLINE, Run, RunInput, RunOptions, ope
 from harness.kernel._state import Pause, RunResult, RunState, RunUsage
 from harness.kernel._stats import RunStats, ToolStats
 from harness.kernel._stop import STOP_ORDER, StopRow
+from harness.kernel._turn import as_model, check_answer
 
 __all__ = [
     "DEFAULT_DEADLINE",
@@ -31,6 +33,8 @@ __all__ = [
     "Compactor",
     "Decision",
     "Emitter",
+    "Flush",
+    "Heartbeat",
     "Journal",
     "Limiters",
     "Limits",
@@ -49,6 +53,8 @@ __all__ = [
     "StopRow",
     "Supervisor",
     "ToolStats",
+    "as_model",
+    "check_answer",
     "classify_run_failure",
     "dump_state",
     "load_state",

@@ -2,9 +2,13 @@
 
 Streamed or not, a reply takes one path: chunks go to an attempt, and the attempt's turn is the
 answer. A reply that was not streamed is one chunk, sent once it is there; so the rules about
-what a usable reply is, and which text was shown, are the run's in both cases. Its attempt is
-opened only then, because an attempt watches the silence between chunks, and waiting for a whole
-reply is nothing but silence.
+what a usable reply is, and which text was shown, are the run's in both cases.
+
+The attempt is open before the request is sent, and its budgets are all that bounds the waiting: a
+server that takes the request and says nothing is a stall like one that stops in mid-sentence. To
+wait for a whole reply is nothing but silence, healthy or not. So there the absolute budget stands
+for all three; to keep the others would call every long answer dead, and to have none would wait
+for a dead server as long as the run lasts.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ import msgspec
 
 from harness._errors import CompletionDefectError, UsageError
 from harness._json import JSON
-from harness._model import Attempt, Chunk, ModelRequest, ModelTurn, TurnStream
+from harness._model import Attempt, Chunk, ModelRequest, ModelTurn, StreamBudgets, TurnStream
 from harness._usage import Usage
 from harness.providers._chunks import read_event, read_reply
 from harness.providers._failures import Redaction, WireError, body_failure, status_failure
@@ -58,9 +62,10 @@ class ChatModel:
     The block owns the connections, and one model serves any number of runs at once. With a
     *client* of the caller's, who then owns the connections, no block is needed.
 
-    Nothing is read from the environment, and nothing here has a timeout: bound a run by its
-    deadline. The key and the values of *headers* appear in no repr and no error. A completion that
-    was on its way on a kept connection when its server closed that is sent once more.
+    Nothing is read from the environment. How long a completion waits for its server is bounded by
+    the budgets of its attempt, and by nothing else here. The key and the values of *headers* appear
+    in no repr and no error. A completion that was on its way on a kept connection when its server
+    closed that is sent once more.
 
     Raises:
         UsageError: an argument cannot be used; a key is never shown.
@@ -80,6 +85,9 @@ class ChatModel:
     """Further headers; one given here replaces ours of that name."""
     _stream: bool = attrs.field(default=True, alias="stream")
     """Whether replies are streamed; if not, a reply's text comes in one piece."""
+    _budgets: StreamBudgets | None = attrs.field(default=None, alias="budgets")
+    """How long a completion may wait; None takes those of the turn. Not streamed, only the absolute
+    one counts."""
     _settings: Mapping[str, JSON] = attrs.field(factory=dict, alias="settings")
     """Keys for every request body; a request's own settings replace them, None takes one out."""
     _price: Callable[[Usage], float] | None = attrs.field(default=None, alias="price")
@@ -137,26 +145,30 @@ class ChatModel:
     async def complete(self, request: ModelRequest, stream: TurnStream) -> ModelTurn:
         """Return one completion.
 
-        A checkpoint. Cancelled at once wherever it is, and its connection is then closed.
+        A checkpoint. Cancelled at once wherever it is, and its connection is then closed; so it is
+        when a budget runs out or another attempt answers first.
 
         Raises:
             ProviderError: the provider could not be reached, failed or sent no completion.
+            StreamStalled: it kept the completion waiting for longer than the budgets allow.
             CompletionDefectError: it sent one that cannot be used.
+            AttemptSuperseded: another open attempt of the turn answered first.
             UsageError: the model is not open, or a setting belongs to a field of the request.
             NotJSONError: the request holds something that is not JSON.
         """
         body = encode_request(
             request, model=self.name, stream=self._stream, settings=self._settings
         )
-        if self._stream:
-            async with stream.attempt() as attempt, self._open(body) as reply:
-                await self._relay(reply, attempt)
-        else:
-            async with self._open(body) as reply:
-                chunk = await self._read(reply)
-            async with stream.attempt() as attempt:
-                attempt.send_nowait(chunk)
+        budgets = self._budgets_within(stream)
+        async with stream.attempt(budgets=budgets) as attempt, self._open(body) as reply:
+            await self._relay(reply, attempt)
         return attempt.turn()
+
+    def _budgets_within(self, stream: TurnStream) -> StreamBudgets:
+        budgets = self._budgets or stream.budgets
+        if self._stream:
+            return budgets
+        return attrs.evolve(budgets, first_answer=budgets.absolute, gap=budgets.absolute)
 
     @asynccontextmanager
     async def _open(self, body: bytes) -> AsyncIterator[Reply]:
@@ -189,7 +201,8 @@ class ChatModel:
             CompletionDefectError: the body ended, and the reply never said that it had. A cut
                 that looks like an end is what some proxies make of a broken connection.
         """
-        if reply.media_type == "application/json":  # it does not stream, whatever was asked
+        # Some servers do not stream, whatever they are asked.
+        if not self._stream or reply.media_type == "application/json":
             attempt.send_nowait(await self._read(reply))
             return
         if reply.media_type == "text/html":  # what a wrong base URL is often answered with

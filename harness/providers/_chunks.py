@@ -20,12 +20,17 @@ role repeated, null, missing                       ignored
 usage at the top, in ``x_groq``, in the choice     the first that holds counts
 ``tool_calls`` null; ``function`` null             no piece; a piece without name and arguments
 ids, names, types null or empty, no index          passed on: the accumulator knows these
+a name that is the text ``"null"``                 no name: a null that somebody made a text of
 arguments an object                                its JSON text
 ``function_call``                                  ignored beside ``tool_calls``; alone, a call
                                                    without an id, which is a defect
-``error`` with content, or ``event: error``        the provider's error
+``error`` with content, or ``event: error``        the provider's error, even if it says nothing
 ``finish_reason`` ``"error"``                      the provider's error, though it gave none
 =================================================  ===============================================
+
+The text ``"null"`` as a name would make ``weathernull`` of a name that came before it, and alone a
+call of a tool that nobody has: the model would be told of a mistake that it did not make. Without a
+name the call is a defect, and made again. The price is that no tool can be called ``null``.
 
 A whole reply is read by the same functions, as one chunk that ends.
 """
@@ -55,12 +60,12 @@ def read_event(event: ServerEvent) -> Chunk:
         WireError: it is an error, or no chunk.
     """
     data = event.data.strip()
+    if event.name == "error":
+        raise _error_event(data)
     if data == _END:
         return Chunk(end=True)
     if not data:
         return Chunk()
-    if event.name == "error":
-        raise _error_event(data)
     value = _object(_decoded(data), "the event")
     choice = _choice(value)
     return _chunk(value, choice, _optional(choice, "delta", "delta"), whole=False)
@@ -84,7 +89,8 @@ def _error_event(data: bytes) -> WireError:
         found = error_in(decode(data))
     except NotJSONError:
         found = None
-    return found or WireError(data.decode(errors="replace"), theirs=True)
+    said = data.decode(errors="replace") or "an error event without a word"
+    return found or WireError(said, theirs=True)
 
 
 def _decoded(data: bytes) -> JSON:
@@ -205,11 +211,12 @@ def _piece(call: dict[str, JSON], index: int | None, function: dict[str, JSON]) 
         arguments = encode_text(arguments)
     elif not (arguments is None or isinstance(arguments, str)):
         raise _malformed(arguments, "arguments", "a text or an object")
+    name = _text(function, "name", "function")
     return CallPiece(
         index=index,
         id=_text(call, "id", "tool_calls"),
         type=_text(call, "type", "tool_calls"),
-        name=_text(function, "name", "function"),
+        name=None if name == "null" else name,
         arguments=arguments,
     )
 

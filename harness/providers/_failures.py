@@ -3,7 +3,7 @@
 Routing must never read prose, so everything it needs is a field of `ProviderError`: the kind, the
 category, how far the call had come, the status and the time to wait. Three sources lead here:
 
-* a **status** that is no success: the table below says its category;
+* a **status** that is no success: routing's table says its category;
 * an **error object** in a body, whatever the status was: a stream that began with 200 can still
   end with one, and a reply can be one. It counts by the status it came with, so inside a 200 it
   is a `server_error`: the provider said yes and did not deliver. Its own code is often a number
@@ -25,18 +25,15 @@ from typing import Final
 
 import attrs
 
-from harness._errors import ErrorCategory, ErrorPhase, NotJSONError, ProviderError
+from harness._errors import ErrorPhase, NotJSONError, ProviderError
 from harness._json import JSON, decode, encode_text
-from harness.providers._retry_after import read_retry_after
+from harness.routing import category_of_status, retry_after_from_headers
 
 __all__ = [
     "QUOTE_LENGTH",
-    "STATUS_ROWS",
     "Redaction",
-    "StatusRow",
     "WireError",
     "body_failure",
-    "category_of",
     "error_in",
     "status_failure",
 ]
@@ -47,38 +44,6 @@ QUOTE_LENGTH: Final = 500
 _CODE_LENGTH: Final = 100
 _SECRET_LENGTH: Final = 8
 """A shorter value is a placeholder (``none``, ``EMPTY``); hiding it would garble every text."""
-
-
-@attrs.frozen(kw_only=True)
-class StatusRow:
-    """The category of a span of statuses."""
-
-    first: int
-    last: int
-    category: ErrorCategory
-    why: str
-
-
-STATUS_ROWS: Final = (
-    StatusRow(first=200, last=299, category="server_error", why="a success that carried an error"),
-    StatusRow(first=401, last=401, category="credential", why="the key is not known"),
-    StatusRow(first=402, last=402, category="credential", why="the account cannot pay"),
-    StatusRow(first=403, last=403, category="credential", why="the key may not do this"),
-    StatusRow(first=404, last=404, category="provider_bad_request", why="no such model here"),
-    StatusRow(first=410, last=410, category="provider_bad_request", why="the model is gone"),
-    StatusRow(first=408, last=408, category="server_error", why="the server was too slow"),
-    StatusRow(first=425, last=425, category="server_error", why="the server was not ready"),
-    StatusRow(first=429, last=429, category="rate_limited", why="too many requests"),
-    StatusRow(first=400, last=499, category="client_error", why="the request is wrong anywhere"),
-    StatusRow(first=500, last=599, category="server_error", why="the server failed"),
-)
-"""The first row that holds the status counts; a status in no row is a ``client_error``."""
-
-
-def category_of(status: int) -> ErrorCategory:
-    """Return what kind of failure a reply with *status* is, once it is known to be one."""
-    rows = (row for row in STATUS_ROWS if row.first <= status <= row.last)
-    return next((row.category for row in rows), "client_error")
 
 
 class WireError(Exception):
@@ -145,7 +110,7 @@ def body_failure(
     return ProviderError(
         seen,
         kind="http",
-        category=category_of(status),
+        category=category_of_status(status),
         phase=phase,
         status_code=status,
         provider_code=_safe_code(error.code, redact),
@@ -175,10 +140,10 @@ def status_failure(
     return ProviderError(
         f"{seen}, expected a completion",
         kind="http",
-        category=category_of(status),
+        category=category_of_status(status),
         phase="headers",
         status_code=status,
-        retry_after=read_retry_after(headers, wall_clock),
+        retry_after=retry_after_from_headers(headers, wall_clock),
         provider_code=_safe_code(error.code, redact),
     )
 

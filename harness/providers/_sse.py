@@ -2,13 +2,15 @@
 
 The rules are those of the event-stream format: a line ends with CR, LF or both; a line that
 begins with a colon is a comment; ``data`` lines of one event are joined with LF; a blank line
-ends an event. Three things are decided here:
+ends an event. Four things are decided here:
 
 * **Bytes, not text.** Only ASCII matters to the format, so nothing is decoded before a line is
   whole, and a character cut in two by the network needs no care.
 * **The last event counts without its blank line.** The format would drop it. But servers exist
   that end with ``data: [DONE]`` and one line end, and half an event dropped without a word would
   make a torn reply look whole. A half JSON text at the end fails as JSON instead.
+* **An event called ``error`` counts without data.** The format would drop that too, and what is
+  left could look like a reply that ended well.
 * **A line is bounded.** A server that never ends one would fill the memory.
 """
 
@@ -33,7 +35,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class ServerEvent(msgspec.Struct, frozen=True, gc=False):
-    """One event: its name, empty if it had none, and its data, never empty."""
+    """One event: its name, empty if it had none, and its data, empty only in an ``error``."""
 
     name: str
     data: bytes
@@ -120,7 +122,7 @@ class EventDecoder:
         self._name = ""
         self._data.clear()
         self._size = 0
-        return event if event.data else None
+        return event if event.data or event.name == "error" else None
 
     def _check_size(self, size: int, what: str) -> None:
         if size > self._limit:

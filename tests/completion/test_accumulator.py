@@ -175,6 +175,33 @@ def test_an_id_of_another_index_is_a_conflict_too() -> None:
     assert plain(accumulator.assembled()) == [("a", "f", "{"), ("b", "g", "{}")]
 
 
+@pytest.mark.rule("R-ACC-06")
+def test_arguments_on_a_new_index_are_a_conflict_while_the_call_before_is_not_whole() -> None:
+    accumulator = accumulated(
+        CallPiece(index=0, id="a", name="f"),
+        CallPiece(index=1, arguments='{"x": '),
+        CallPiece(index=2, arguments="1}"),
+        CallPiece(index=1, id="b", name="g"),
+    )
+    assert accumulator.conflicts == 2
+    assert plain(accumulator.assembled()) == [("a", "f", ""), ("b", "g", "")]
+
+
+@pytest.mark.rule("R-ACC-03")
+@pytest.mark.parametrize("before", [[], [CallPiece(index=0, id="a", name="f", arguments="{}")]])
+def test_a_header_may_follow_its_arguments_if_no_other_call_lacks_some(
+    before: list[CallPiece],
+) -> None:
+    accumulator = accumulated(
+        *before,
+        CallPiece(index=1, arguments='{"x": '),
+        CallPiece(index=1, arguments="1}"),
+        CallPiece(index=1, id="b", name="g"),
+    )
+    assert accumulator.conflicts == 0
+    assert plain(accumulator.assembled())[-1] == ("b", "g", '{"x": 1}')
+
+
 @pytest.mark.rule("R-ACC-07")
 def test_without_an_index_the_id_decides() -> None:
     accumulator = accumulated(
@@ -286,7 +313,9 @@ def test_a_stream_of_strange_ids_and_ten_thousand_calls_cost_no_more_than_their_
     for number in range(10_000):
         accumulator.observe((CallPiece(index=0, id=f"x{number}", name="f", arguments="1"),))
     for number in range(10_000):
+        accumulator.observe((CallPiece(index=number + 1, arguments="1"),))
+    for number in range(10_000):
         accumulator.observe((CallPiece(id=f"y{number}", name="f", arguments="{}"),))
     assert len(accumulator.assembled()) == 10_001
-    assert accumulator.conflicts == 10_000
+    assert accumulator.conflicts == 20_000
     assert time.process_time() - started < 2  # it takes 0.1; parsing each time takes minutes

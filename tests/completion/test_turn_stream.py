@@ -49,7 +49,7 @@ class Open:
     """An open attempt, as a turn's stream sees it."""
 
     def __init__(self, stream: TurnStreamState, reason: ResetReason | None = None) -> None:
-        self.number = stream.next_attempt(reason)
+        self.number = stream.begin_attempt(reason, None)
         self.given_up_for: int | None = None
         stream.enter(self)
 
@@ -66,13 +66,27 @@ def test_attempts_are_numbered_as_they_open() -> None:
 
 
 @pytest.mark.rule("R-ATTEMPT-08")
+def test_a_number_can_be_had_before_its_attempt_is_opened() -> None:
+    stream = Turn().stream
+    first, second = stream.number_attempt(), stream.number_attempt()
+    assert stream.opened == 0
+    assert Open(stream).number == 2
+    assert stream.begin_attempt(None, second) == second
+    assert stream.begin_attempt(None, first) == first
+    for number in (3, -1):
+        with pytest.raises(ValueError, match=rf"^number is {number}, expected one that"):
+            stream.begin_attempt(None, number)
+    assert stream.opened == 3
+
+
+@pytest.mark.rule("R-ATTEMPT-08")
 def test_a_refused_reason_opens_nothing() -> None:
     stream = Turn().stream
     reason: Any = "bored"
     with pytest.raises(ValueError, match=r"^reason is 'bored'"):
-        stream.next_attempt(reason)
+        stream.begin_attempt(reason, None)
     assert stream.opened == 0
-    assert stream.next_attempt(None) == 0
+    assert stream.begin_attempt(None, None) == 0
 
 
 @pytest.mark.rule("R-OVERLAP-01")
@@ -164,7 +178,7 @@ def test_no_attempt_opens_after_the_end() -> None:
     stream = Turn().stream
     stream.finish(succeeded=True)
     with pytest.raises(RunUseError, match=r"^turn 't1' is over, expected an attempt before"):
-        stream.next_attempt(None)
+        stream.begin_attempt(None, None)
 
 
 def texts_of(told: list[Event]) -> list[str]:
@@ -234,3 +248,29 @@ def test_what_an_attempt_that_came_to_nothing_cost_is_spent() -> None:
     turn.stream.void(Open(turn.stream).number, Usage(input=9))
     turn.stream.void(Open(turn.stream).number, Usage())
     assert turn.spent == [Usage(input=9)]
+
+
+@pytest.mark.rule("R-OVERLAP-08")
+@pytest.mark.parametrize("text", ["b", ""])
+def test_what_a_dropped_reply_showed_is_taken_back(text: str) -> None:
+    turn = Turn()
+    for each in ("a", text):
+        if each:
+            attempt = Open(turn.stream)
+            turn.stream.claim(attempt)
+            turn.stream.text.observe(each)
+            with pytest.raises(RunUseError, match=r"is open, expected it to end"):
+                turn.stream.drop(Usage(), "structured_output_retry")
+            turn.stream.leave(attempt)
+        if each == "a":
+            turn.stream.drop(Usage(input=3), "structured_output_retry")
+    turn.stream.finish(succeeded=True)
+    assert texts_of(turn.told) == ["a", "<structured_output_retry>", *text]
+    assert turn.spent == [Usage(input=3)]
+
+
+@pytest.mark.rule("R-OVERLAP-08")
+def test_a_reply_is_not_dropped_for_no_known_reason() -> None:
+    reason: Any = "bored"
+    with pytest.raises(ValueError, match=r"^reason is 'bored'"):
+        Turn().stream.drop(Usage(), reason)

@@ -12,7 +12,14 @@ import trio
 
 from harness._events import Event, TextDelta
 from harness._messages import user_message
-from harness._model import Assembly, ModelRequest, ModelTurn, TextSurface, TurnStream
+from harness._model import (
+    Assembly,
+    ModelRequest,
+    ModelTurn,
+    StreamBudgets,
+    TextSurface,
+    TurnStream,
+)
 from harness._usage import Usage
 from harness.completion import open_turn_stream
 from harness.providers import ChatModel
@@ -21,6 +28,7 @@ from tests.providers.server import Exchange, Script, Server, head, open_server, 
 __all__ = [
     "KEY",
     "PARIS",
+    "REQUEST",
     "WHOLE",
     "Surface",
     "ask",
@@ -42,6 +50,7 @@ class Surface:
 
     events: list[Event] = attrs.field(factory=list)
     spent: list[Usage] = attrs.field(factory=list)
+    budgets: StreamBudgets = StreamBudgets()
 
     def stream(self) -> TurnStream:
         return open_turn_stream(
@@ -51,6 +60,7 @@ class Surface:
             surface=TextSurface(),
             assembly=Assembly(),
             tool_calls=0,
+            budgets=self.budgets,
         )
 
     def text(self) -> str:

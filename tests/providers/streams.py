@@ -13,7 +13,7 @@ from harness._errors import DefectKind
 from harness._usage import Usage
 from tests.providers.server import DONE, payload, sse, stream_of
 
-__all__ = ["CASES", "Case"]
+__all__ = ["CASES", "COUNTS", "PARIS", "ROME", "USED", "Case"]
 
 
 @attrs.frozen(kw_only=True)

@@ -41,7 +41,6 @@ from tests.providers.server import (
     sse,
     stream_of,
 )
-from tests.providers.streams import CASES, Case
 
 # -- what goes out, and what comes back --------------------------------------------------------
 
@@ -68,33 +67,6 @@ async def test_a_request_goes_out_as_it_should() -> None:
         "stream_options": {"include_usage": True},
         "n": 1,
     }
-
-
-@pytest.mark.rule("R-PROV-08", "R-PROV-10", "R-PROV-07")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_each_stream_comes_over_the_wire_to_what_it_says(case: Case) -> None:
-    surface = Surface()
-    async with asking(replying(head() + chunked(case.body))) as (model, _):
-        if case.error is not None:
-            with pytest.raises(ProviderError) as caught:
-                await ask(model, surface)
-            assert case.error in str(caught.value)
-            assert (caught.value.kind, caught.value.category) == ("http", "server_error")
-            assert (caught.value.phase, caught.value.status_code) == ("stream", 200)
-        elif case.defect is not None:
-            with pytest.raises(CompletionDefectError) as defect:
-                await ask(model, surface)
-            assert defect.value.defect == case.defect
-        else:
-            turn = await ask(model, surface)
-            assert (turn.message.get("content") or "") == case.text
-            assert surface.text() == case.text
-            assert turn.usage == case.usage
-            calls = turn.message.get("tool_calls", [])
-            assert case.calls == tuple(
-                (each["id"], each["function"]["name"], each["function"]["arguments"])
-                for each in calls
-            )
 
 
 @pytest.mark.rule("R-PROV-05")

@@ -1,4 +1,4 @@
-"""Every dialect comes to the right reply, to a defect or to an error: never to a wrong call."""
+"""One event, or one whole reply, to one chunk; what whole streams come to is in `test_shapes`."""
 
 import json
 from contextlib import suppress
@@ -9,27 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness._json import JSON
-from harness._model import Assembly, CallPiece, Chunk
+from harness._model import CallPiece, Chunk
 from harness._usage import Usage
-from harness.completion import Assembler, detect_completion_defect
+from harness.completion import Assembler
 from harness.providers._chunks import read_event, read_reply
 from harness.providers._failures import WireError
-from harness.providers._sse import EventDecoder, ServerEvent
+from harness.providers._sse import ServerEvent
 from tests.providers.server import payload
-from tests.providers.streams import CASES, Case
-
-
-def events_of(*pieces: bytes) -> list[ServerEvent]:
-    decoder = EventDecoder()
-    return [event for piece in pieces for event in decoder.feed(piece)] + list(decoder.close())
-
-
-def feed(assembler: Assembler, body: bytes) -> None:
-    for each in events_of(body):
-        chunk = read_event(each)
-        assembler.observe(chunk)
-        if chunk.end:
-            return
 
 
 def event(value: object, name: str = "") -> ServerEvent:
@@ -38,40 +24,6 @@ def event(value: object, name: str = "") -> ServerEvent:
 
 def choice(**fields: object) -> dict[str, object]:
     return {"choices": [{"index": 0, **fields}]}
-
-
-@pytest.mark.rule("R-PROV-08", "R-PROV-09", "R-PROV-10")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_each_stream_comes_to_what_it_says(case: Case) -> None:
-    assembler = Assembler()
-    if case.error is not None:
-        with pytest.raises(WireError, match=case.error):
-            feed(assembler, case.body)
-        return
-    feed(assembler, case.body)
-    completion = assembler.completion()
-    defect = detect_completion_defect(completion, Assembly())
-    if case.defect == "unfinished" and not completion.clean_end:
-        return  # the model itself refuses a stream that just ended
-    assert (defect.kind if defect else None) == case.defect
-    if case.defect is None:
-        assert completion.text == case.text
-        assert completion.reasoning == case.reasoning
-        assert completion.refusal == case.refusal
-        assert completion.usage == case.usage
-        assert case.calls == tuple(
-            (each["id"], each["function"]["name"], each["function"]["arguments"])
-            for each in completion.calls
-        )
-
-
-@pytest.mark.rule("R-PROV-05")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_each_stream_is_the_same_however_it_was_cut(case: Case) -> None:
-    whole = events_of(case.body)
-    for at in range(len(case.body)):
-        assert events_of(case.body[:at], case.body[at:]) == whole
-    assert events_of(*(case.body[at : at + 1] for at in range(len(case.body)))) == whole
 
 
 @pytest.mark.rule("R-PROV-09")
@@ -126,6 +78,23 @@ def test_a_field_that_only_tells_is_left_out(strange: JSON) -> None:
         )
     )
     assert chunk == Chunk(text="Paris")
+
+
+@pytest.mark.rule("R-PROV-10")
+@pytest.mark.parametrize("data", [b"", b"  ", b"[DONE]", b"null", b"5", b"{}"])
+def test_an_event_called_error_is_one_whatever_it_holds(data: bytes) -> None:
+    with pytest.raises(WireError) as caught:
+        read_event(ServerEvent("error", data))
+    assert caught.value.theirs
+    assert caught.value.message == (data.decode().strip() or "an error event without a word")
+
+
+@pytest.mark.rule("R-PROV-27")
+def test_a_name_that_is_the_text_null_is_none() -> None:
+    call = {"index": 0, "id": "null", "function": {"name": "null", "arguments": "null"}}
+    assert read_event(event(payload(tool_calls=[call]))).calls == (
+        CallPiece(index=0, id="null", arguments="null"),
+    )
 
 
 def test_a_malformed_text_is_not_echoed() -> None:

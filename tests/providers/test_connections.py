@@ -4,15 +4,18 @@ import gc
 import zlib
 from collections.abc import Callable
 
+import attrs
 import httpx2
 import pytest
 import trio
 
-from harness._errors import ProviderError, UsageError
+from harness._errors import AttemptSuperseded, ProviderError, StreamStalled, UsageError
+from harness._model import ModelTurn, StreamBudgets
 from harness.providers import ChatModel, _http
 from tests.providers.asking import (
     KEY,
     PARIS,
+    REQUEST,
     WHOLE,
     Surface,
     ask,
@@ -63,6 +66,111 @@ async def test_a_stall_ends_with_the_caller_s_deadline_and_the_server_sees_it_at
         await server.idle()
         assert server.gone_at - scope.deadline < 0.2
     assert surface.text() == ("Par" if place == "in the stream" and stream else "")
+
+
+SHORT = StreamBudgets(first_answer=0.04, gap=0.06, absolute=0.08)
+
+
+@pytest.mark.rule("R-PROV-17", "R-PROV-18")
+@pytest.mark.parametrize("place", list(STALLS))
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_stall_ends_with_the_budget_and_the_server_sees_it_at_once(
+    place: str, stream: bool
+) -> None:
+    surface = Surface()
+    begun_text = place == "in the stream" and stream
+    async with asking(STALLS[place](), stream=stream, budgets=SHORT) as (model, server):
+        begun = trio.current_time()
+        with pytest.raises(StreamStalled) as caught:
+            await ask(model, surface)
+        left = trio.current_time()
+        await server.idle()
+        stalled = caught.value
+        assert stalled.seconds <= left - begun < stalled.seconds + 0.1
+        assert server.gone_at - begun < stalled.seconds + 0.2
+    budget = "gap" if begun_text else "first_answer"
+    assert stalled.budget == budget
+    assert stalled.seconds == (getattr(SHORT, budget) if stream else SHORT.absolute)
+    assert (stalled.kind, stalled.category) == ("stall", "stalled")
+    assert surface.text() == ("Par" if begun_text else "")
+
+
+@pytest.mark.rule("R-PROV-18")
+@pytest.mark.parametrize("stream", [True, False])
+async def test_without_budgets_of_its_own_a_model_keeps_to_those_of_the_turn(stream: bool) -> None:
+    async with asking(stalling(head()), stream=stream) as (model, server):
+        with pytest.raises(StreamStalled) as caught:
+            await ask(model, Surface(budgets=SHORT))
+        await server.idle(within=0.2)
+    assert caught.value.seconds == (SHORT.first_answer if stream else SHORT.absolute)
+
+
+@pytest.mark.rule("R-PROV-18")
+async def test_a_whole_reply_may_take_longer_than_a_streamed_one_may_be_silent() -> None:
+    async def script(exchange: Exchange) -> None:
+        await trio.sleep(SHORT.gap)
+        await exchange.send(plain(WHOLE))
+
+    budgets = attrs.evolve(SHORT, absolute=5.0)
+    async with asking(script, stream=False, budgets=budgets) as (model, _):
+        turn = await ask(model)
+    assert turn.message["content"] == "Paris"
+
+
+@attrs.define
+class Renaming(httpx2.AsyncBaseTransport):
+    """A caller's transport that makes an error of its own of a cancellation."""
+
+    inner: httpx2.AsyncBaseTransport
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            return await self.inner.handle_async_request(request)
+        except trio.Cancelled:
+            raise httpx2.ReadTimeout("gave up") from None  # noqa: ASYNC103, ASYNC104  # it is bad
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+@pytest.mark.rule("R-PROV-18")
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_stall_is_one_whatever_the_transport_makes_of_being_cancelled(stream: bool) -> None:
+    async with open_server(stalling()) as server:
+        transport = Renaming(httpx2.AsyncHTTPTransport(trust_env=False))
+        async with httpx2.AsyncClient(transport=transport, trust_env=False) as client:
+            model = ChatModel(
+                "m", base_url=server.base_url, client=client, stream=stream, budgets=SHORT
+            )
+            with pytest.raises(StreamStalled) as caught:
+                await ask(model)
+            await server.idle(within=0.2)
+    assert isinstance(caught.value.__cause__, ProviderError)
+
+
+@pytest.mark.rule("R-PROV-17")
+@pytest.mark.parametrize("stream", [True, False])
+async def test_of_two_that_share_a_turn_the_one_that_answers_later_is_closed(stream: bool) -> None:
+    turns: list[ModelTurn] = []
+
+    async def lose(model: ChatModel) -> None:
+        with pytest.raises(AttemptSuperseded):
+            await model.complete(REQUEST, shared)
+
+    async def win(model: ChatModel) -> None:
+        turns.append(await model.complete(REQUEST, shared))
+
+    surface = Surface()
+    shared = surface.stream()
+    async with (
+        asking(stalling(head()), stream=stream) as (slow, loser),
+        asking(replying(head() + chunked(PARIS))) as (quick, _),
+    ):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lose, slow)
+            nursery.start_soon(win, quick)
+        await loser.idle(within=0.2)
+    assert turns[0].message["content"] == surface.text() == "Paris"
 
 
 @pytest.mark.rule("R-PROV-17")

@@ -8,50 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness._errors import ErrorCategory
 from harness._json import JSON
 from harness.providers._failures import (
     QUOTE_LENGTH,
-    STATUS_ROWS,
     Redaction,
     WireError,
     body_failure,
-    category_of,
     error_in,
     status_failure,
 )
 
 KEY = "sk-0123456789abcdef"
 NOTHING = Redaction([])
-
-
-def category_by_the_rule(status: int) -> ErrorCategory:
-    """The contract's sentence, written again without the table."""
-    if status in (401, 402, 403):
-        return "credential"
-    if status in (404, 410):
-        return "provider_bad_request"
-    if status == 429:
-        return "rate_limited"
-    if status in (408, 425) or 500 <= status <= 599 or 200 <= status <= 299:
-        return "server_error"
-    return "client_error"
-
-
-@pytest.mark.rule("R-PROV-14")
-def test_every_status_has_its_category() -> None:
-    seen = {status: category_of(status) for status in range(1200)}
-    assert seen == {status: category_by_the_rule(status) for status in range(1200)}
-
-
-def test_each_row_of_the_table_is_reachable_and_says_why() -> None:
-    firsts = [
-        next(row for row in STATUS_ROWS if row.first <= status <= row.last)
-        for row in STATUS_ROWS
-        for status in (row.first if row.first != 400 else 418,)
-    ]
-    assert firsts == list(STATUS_ROWS)
-    assert all(row.why for row in STATUS_ROWS)
 
 
 @pytest.mark.rule("R-PROV-10")
