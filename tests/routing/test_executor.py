@@ -313,6 +313,21 @@ def test_nothing_is_begun_in_a_scope_that_is_cancelled(seed: int) -> None:
     assert player.tries == []
 
 
+@pytest.mark.rule("R-EXEC-15", "R-EXEC-16")
+async def test_a_bug_in_how_a_cancelled_try_ends_is_not_lost(autojump_clock: MockClock) -> None:
+    async def attempt(_: Try) -> AttemptSuccess[str]:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise error
+
+    error = KeyError("a bug")
+    with trio.move_on_after(1):
+        with pytest.raises(KeyError) as caught:
+            await execute_route_plan(plan_of("ab"), CircuitBreaker(), attempt)
+        assert caught.value is error
+
+
 @trio.lowlevel.enable_ki_protection
 def interrupt_from_the_keyboard() -> None:
     """Press Ctrl-C at a moment when trio keeps it for the main task."""
