@@ -32,6 +32,7 @@ SCOPE_FILES: Final = frozenset(
 """The files below the edges that may open a nursery or a cancel scope."""
 
 TRIO_FILES: Final = SCOPE_FILES | {
+    "completion._channel",
     "completion._merge",
     "kernel._emitter",
     "kernel._asking",

@@ -164,8 +164,8 @@ def plain_signature(
     signature: str | None,
     returns: str | None,
 ) -> tuple[str, str | None] | None:
-    """Show no signature for a protocol, which nobody calls; tidy what attrs makes of others."""
-    if what == "class" and getattr(obj, "_is_protocol", False):
+    """Show no signature where nobody makes one; tidy what attrs makes of others."""
+    if what == "class" and (getattr(obj, "_is_protocol", False) or name in HANDED_OUT):
         return "", ""
     if signature is None:
         return None
@@ -178,6 +178,8 @@ def plain_signature(
     return shown, returns
 
 
+HANDED_OUT: Final = ("harness.routing.Slot", "harness.routing.Try")
+"""Classes whose objects a host is given and never makes."""
 ALIASES: Final = name_aliases()
 """What each public type alias stands for."""
 

@@ -36,8 +36,8 @@ async def model(request: harness.ModelRequest, stream: harness.TurnStream) -> ha
 async def serve(connection: trio.MemorySendChannel[bytes]) -> None:
     send, events = trio.open_memory_channel[Event](0)
     async with (
-        trio.open_nursery() as nursery,
         harness.open_run(model, "How do I get there?") as run,
+        trio.open_nursery() as nursery,
     ):
         nursery.start_soon(merge_text, run.events, send)
         with events, connection:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import argparse
 import os
 import urllib.parse
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
-from types import TracebackType
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -74,26 +73,20 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@attrs.define(eq=False)
+@attrs.frozen
 class Models:
-    """A block around the connections of some models; it gives the one to ask."""
+    """The model to ask, and the endpoints behind it."""
 
-    _asked: Model
-    _endpoints: Sequence[ChatModel]
-    _open: AsyncExitStack = attrs.field(factory=AsyncExitStack, init=False)
+    asked: Model
+    endpoints: Sequence[ChatModel]
 
-    async def __aenter__(self) -> Model:
-        for each in self._endpoints:
-            await self._open.enter_async_context(each)
-        return self._asked
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._open.__aexit__(kind, error, traceback)
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Model]:
+        """Open the endpoints for a block, and give the model to ask."""
+        async with AsyncExitStack() as stack:
+            for each in self.endpoints:
+                await stack.enter_async_context(each)
+            yield self.asked
 
 
 def models_of(options: argparse.Namespace) -> Models:

@@ -78,7 +78,7 @@ async def _run(
     run: Run | None = None
     try:
         async with (
-            models as model,
+            models.open() as model,
             open_run(model, question, tools=toolset, limits=limits, deadline=deadline) as run,
             interruptible(run),
         ):

@@ -29,7 +29,7 @@ and then its ``await`` lies, or has one, which costs more than all the rest toge
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Literal, TypeAlias
 
@@ -56,6 +56,7 @@ from harness._shield import open_kept_nursery, stop_due
 from harness._usage import Usage
 from harness.completion._accumulator import GrowingCall
 from harness.completion._assembly import Assembler
+from harness.completion._channel import already_there
 from harness.completion._defects import Defect, detect_completion_defect
 from harness.completion._pace import Pace, chunk_kind
 from harness.completion._text import TextMachine
@@ -158,19 +159,19 @@ class StreamAttempt:
         """When the next budget runs out."""
         return self._pace.deadline
 
-    def is_overdue(self) -> bool:
-        """Whether a budget has run out."""
-        return self._pace.deadline <= self._stream.now()
-
-    def give_up_overdue(self) -> None:
-        """Give the attempt up if a budget has run out."""
-        stalled = self._pace.stall(self._stream.now())
-        if stalled is not None:
-            self._give_up(stalled)
+    def stalled(self) -> StreamStalled | None:
+        """Return which budget has run out, if one has."""
+        return self._pace.stall(self._stream.now())
 
     def supersede(self, by: int) -> None:
         """Give the attempt up: attempt *by* has the surface. Nothing more is shown of it."""
-        self._give_up(AttemptSuperseded(self._number, by=by))
+        self.give_up(AttemptSuperseded(self._number, by=by))
+
+    def give_up(self, fault: StreamStalled | AttemptSuperseded) -> None:
+        """Cancel the body because of *fault*, if it has not ended."""
+        if self._stage == "open":
+            self._fault = fault
+            self.body.cancel()
 
     def close(self, *, well: bool) -> None:
         """Take no more chunks. *well*: the body ended, and not by an exception.
@@ -187,11 +188,6 @@ class StreamAttempt:
             self._stream.claim(self)
         self._telling.close()
         self._closer.close()
-
-    def _give_up(self, fault: StreamStalled | AttemptSuperseded) -> None:
-        if self._stage == "open":
-            self._fault = fault
-            self.body.cancel()
 
     def _void(self) -> None:
         """Note that the attempt came to nothing, and spend what it cost; once."""
@@ -328,7 +324,7 @@ async def _carry(told: trio.MemoryReceiveChannel[_Telling], stream: TurnStreamSt
         async for telling in told:
             _tell(telling, stream)
             # What else is there by now costs a tenth of an item that is awaited.
-            for further in _already_there(told):
+            for further in already_there(told):
                 _tell(further, stream)
 
 
@@ -339,22 +335,15 @@ def _tell(telling: _Telling, stream: TurnStreamState) -> None:
         stream.tell(telling)
 
 
-def _already_there(told: trio.MemoryReceiveChannel[_Telling]) -> Iterator[_Telling]:
-    with suppress(trio.WouldBlock, trio.EndOfChannel):
-        while True:
-            yield told.receive_nowait()
-
-
 async def _watch(attempt: StreamAttempt, closer: trio.MemoryReceiveChannel[None]) -> None:
     """Give *attempt* up once a budget has run out; end when the channel is closed."""
-    while True:
-        with trio.move_on_at(attempt.deadline) as sleep:
-            try:
+    with suppress(trio.EndOfChannel):
+        while True:
+            with trio.move_on_at(attempt.deadline) as sleep:
                 await closer.receive()
-            except trio.EndOfChannel:
-                return
-        if sleep.cancelled_caught and attempt.is_overdue():
-            await trio.lowlevel.checkpoint()
-            if attempt.is_overdue():
-                break
-    attempt.give_up_overdue()
+            if sleep.cancelled_caught and attempt.stalled() is not None:
+                await trio.lowlevel.checkpoint()
+                stalled = attempt.stalled()
+                if stalled is not None:
+                    attempt.give_up(stalled)
+                    return

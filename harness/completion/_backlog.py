@@ -17,6 +17,7 @@ have to grow.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import TypeVar
 
 import attrs
@@ -66,6 +67,11 @@ class Backlog:
 
     def __bool__(self) -> bool:
         return bool(self._unread)
+
+    def extend(self, events: Iterable[Event]) -> None:
+        """Take the next events of the stream."""
+        for event in events:
+            self.add(event)
 
     def add(self, event: Event) -> None:
         """Take the next event of the stream."""

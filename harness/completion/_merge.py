@@ -10,12 +10,11 @@ cannot be changed anyhow.
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import trio
 
 from harness._events import Event
 from harness.completion._backlog import Backlog
+from harness.completion._channel import already_there
 
 __all__ = ["merge_text"]
 
@@ -43,17 +42,10 @@ async def merge_text(
     with events, send_channel:
         async for event in events:
             backlog.add(event)
-            _take_all(events, backlog)
+            backlog.extend(already_there(events))
             while backlog:
                 try:
                     await send_channel.send(backlog.release())
                 except trio.BrokenResourceError:
                     return
-                _take_all(events, backlog)
-
-
-def _take_all(events: trio.MemoryReceiveChannel[Event], backlog: Backlog) -> None:
-    """Move what is there by now."""
-    with suppress(trio.WouldBlock, trio.EndOfChannel):
-        while True:
-            backlog.add(events.receive_nowait())
+                backlog.extend(already_there(events))

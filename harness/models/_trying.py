@@ -171,12 +171,11 @@ class _TriedAttempt:
         return self._attempt.number
 
     def send_nowait(self, chunk: Chunk) -> None:
-        if chunk.usage is not None:
-            self._view.usage = chunk.usage
         if self._won is None and chunk_kind(chunk) == "answer":
             self._won = self._view.trial.answered()
         if self._won is not False:
             self._attempt.send_nowait(chunk)
+            self._view.usage = chunk.usage or self._view.usage
 
     def turn(self) -> ModelTurn:
         return self._attempt.turn()

@@ -48,7 +48,7 @@ def instance_of(kind: type[T]) -> Callable[[object, attrs.Attribute[T], T], None
 
     def check(record: object, field: attrs.Attribute[T], value: T) -> None:
         if not isinstance(value, kind):
-            raise TypeError(f"{_name(record, field)} is {value!r}, expected a {kind.__name__}")
+            raise TypeError(f"{_name(record, field)} is {value!r}, expected {_a(kind.__name__)}")
 
     return check
 
@@ -85,3 +85,7 @@ def optional_seconds(
 
 def _name(record: object, field: attrs.Attribute[T]) -> str:
     return f"{type(record).__name__}.{field.name}"
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[0] in 'AEIOU' else 'a'} {noun}"

@@ -244,11 +244,10 @@ class _Execution(Generic[T]):
         except BaseException as error:  # noqa: ASYNC103  # kept, and raised when all have ended
             if only_cancelled(error):
                 raise
-            if attempt._stage == "superseded" and _was_told_so(error):
-                return
-            self._raised.append(error)
-            self._withdraw(attempt)
-            self._supersede(self._walk.close())
+            if attempt._stage != "superseded" or not _was_told_so(error):
+                self._raised.append(error)
+                self._withdraw(attempt)
+                self._supersede(self._walk.close())
 
     def _answer(self, attempt: Try) -> bool:
         if attempt._stage == "silent" and self._at_work.get(attempt._place) is attempt:

@@ -377,8 +377,8 @@ async def test_a_run_is_written_while_it_goes_on_and_when_it_is_over(
     model = scripted_model([*calls, timed(1, final_answer("Done."))])
     seen: list[tuple[float, int]] = []
     async with (
-        trio.open_nursery() as nursery,
         open_run(model, "Go.", tools=[slow_tool(4)]) as run,
+        trio.open_nursery() as nursery,
     ):
 
         async def flush() -> None:

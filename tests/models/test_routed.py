@@ -286,6 +286,20 @@ class Recording:
         return await model.complete(request, self.turn.stream)
 
 
+@pytest.mark.rule("R-ROUTED-03")
+async def test_an_endpoint_can_say_that_it_cannot_be_replayed(autojump_clock: MockClock) -> None:
+    async def paid(request: ModelRequest, stream: TurnStream) -> ModelTurn:
+        async with stream.attempt() as attempt:
+            assert attempt.number == 0
+            attempt.mark_produced_output()
+            raise down()
+        raise AssertionError
+
+    told = await told_by(route(paid, [ANSWER]))
+    assert told.tries == [("p0", "server_error")]
+    assert told.finished[0].produced_output
+
+
 # -- budgets -----------------------------------------------------------------------------------
 
 

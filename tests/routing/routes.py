@@ -116,16 +116,18 @@ class Player:
             if not attempt.superseded:
                 raise  # somebody else's stop, which no good citizen turns into anything
             if step.when_cut == "superseded":
-                raise AttemptSuperseded(attempt.cursor.ordinal, by=0) from None
+                raise AttemptSuperseded(attempt.cursor.ordinal, by=0) from None  # noqa: ASYNC104
             if step.when_cut == "aborted":
-                return AttemptFailure(failure("aborted", target=attempt.target()))
+                return AttemptFailure(  # noqa: ASYNC104
+                    failure("aborted", target=attempt.target())
+                )
             if step.when_cut == "output":
                 self.output = True
-                return AttemptFailure(
+                return AttemptFailure(  # noqa: ASYNC104
                     failure("aborted", target=attempt.target()), produced_output=True
                 )
             if step.when_cut == "serve":
-                return AttemptSuccess("too late")
+                return AttemptSuccess("too late")  # noqa: ASYNC104
             raise
         finally:
             self.ends[attempt.cursor.ordinal] = trio.current_time()

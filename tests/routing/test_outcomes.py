@@ -30,7 +30,7 @@ def test_a_hedge_out_of_its_bounds_is_refused(
 
 @pytest.mark.rule("R-EXEC-02")
 def test_a_failure_is_checked_where_it_is_made() -> None:
-    with pytest.raises(TypeError, match="^AttemptFailure.error is 'no', expected a AttemptError"):
+    with pytest.raises(TypeError, match="^AttemptFailure.error is 'no', expected an AttemptError"):
         AttemptFailure("no")  # type: ignore[arg-type]  # what is being tested
     with pytest.raises(TypeError, match="^AttemptFailure.produced_output is 1, expected a bool"):
         AttemptFailure(failure("defect"), produced_output=1)  # type: ignore[arg-type]  # as above
