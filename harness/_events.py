@@ -179,7 +179,7 @@ class AttemptFinished(_Event, frozen=True, kw_only=True):
     usage: Usage = Usage()
     """What the try cost, as far as its provider said so."""
     failure: Failure | None = None
-    """Why it failed, in the terms that the route decided on."""
+    """Why it ``failed``, in the terms that the route decided on; None for every other outcome."""
 
 
 class TextDelta(_Event, frozen=True, kw_only=True):

@@ -166,6 +166,11 @@ class Attempt(Protocol):
         """Number of the attempt in its turn, from 0."""
         ...
 
+    @property
+    def given_up(self) -> bool:
+        """Whether it was stopped, by a stall or by another attempt: chunks are dropped then."""
+        ...
+
     def send_nowait(self, chunk: Chunk) -> None:
         """Take one chunk of the reply. Never waits, is no checkpoint."""
         ...
@@ -217,8 +222,8 @@ class TurnStream(Protocol):
         """Count spend that belongs to no turn: a lost attempt, a retry."""
         ...
 
-    def drop(self, usage: Usage, reason: ResetReason) -> None:
-        """Say that the last reply is not used: count what it cost, take back what it showed.
+    def drop(self, turn: ModelTurn, reason: ResetReason) -> None:
+        """Say that a reply is not used: count what it cost, and take back what it showed.
 
         It is taken back when the next one writes, or when the turn ends well without any text.
         """

@@ -102,12 +102,14 @@ def models_of(options: argparse.Namespace) -> Models:
     budgets = _budgets(options)
     hedge = options.hedge
     if hedge is not None:
-        check_seconds("--hedge", hedge)
+        hedge = check_seconds("--hedge", hedge)
     endpoints = [
         _endpoint(name, url, key, budgets, stream=not options.no_stream)
         for name, url, key in zip(names, urls, keys, strict=True)
     ]
     if len(endpoints) == 1:
+        if hedge is not None:
+            raise ValueError(f"--hedge is {hedge!r} for one model, expected several")
         return Models(endpoints[0], endpoints)
     ids = _provider_ids(urls)
     route = RoutedModel(

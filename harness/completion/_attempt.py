@@ -84,6 +84,8 @@ class StreamAttempt:
     _assembler: Assembler = attrs.field(factory=Assembler, init=False)
     _stage: Literal["open", "ended", "failed"] = attrs.field(default="open", init=False)
     _fault: StreamStalled | AttemptSuperseded | None = attrs.field(default=None, init=False)
+    _missed: bool = attrs.field(default=False, init=False)
+    """Whether a chunk was dropped that had more than a usage."""
     _judged: ModelTurn | Defect | None = attrs.field(default=None, init=False)
     _voided: bool = attrs.field(default=False, init=False)
 
@@ -93,6 +95,11 @@ class StreamAttempt:
         return self._number
 
     @property
+    def given_up(self) -> bool:
+        """Whether it was stopped, by a stall or by another attempt: chunks are dropped then."""
+        return self._fault is not None
+
+    @property
     def fault(self) -> StreamStalled | AttemptSuperseded | None:
         """Why the attempt was given up, if it was."""
         return self._fault
@@ -100,8 +107,9 @@ class StreamAttempt:
     def send_nowait(self, chunk: Chunk) -> None:
         """Take one chunk of the reply. Never waits, is no checkpoint.
 
-        After a block that was left by an exception or a stop, and in one that has been superseded,
-        chunks are dropped: whoever still sends them is being stopped as well.
+        After a block that was left by an exception or a stop, and in one that was given up, chunks
+        are dropped: whoever still sends them is being stopped as well. But what one that was given
+        up reports to have cost is still taken.
 
         Raises:
             RunUseError: the block has ended well; the reply is complete.
@@ -112,8 +120,10 @@ class StreamAttempt:
             raise RunUseError(
                 f"a chunk came after attempt {self._number} had ended, expected it inside the block"
             )
-        if isinstance(self._fault, AttemptSuperseded):
-            return
+        if self._fault is not None:
+            # What it has cost counts all the same.
+            rest, chunk = chunk, Chunk(usage=chunk.usage)
+            self._missed = self._missed or rest != chunk
         now = self._stream.now()
         grown = self._assembler.observe(chunk)
         kind = chunk_kind(chunk)
@@ -168,24 +178,29 @@ class StreamAttempt:
         self.give_up(AttemptSuperseded(self._number, by=by))
 
     def give_up(self, fault: StreamStalled | AttemptSuperseded) -> None:
-        """Cancel the body because of *fault*, if it has not ended."""
-        if self._stage == "open":
+        """Cancel the body because of *fault*, if it has not ended.
+
+        What was superseded stays so, however long it then takes.
+        """
+        if self._stage == "open" and not isinstance(self._fault, AttemptSuperseded):
             self._fault = fault
             self.body.cancel()
 
     def close(self, *, well: bool) -> None:
         """Take no more chunks. *well*: the body ended, and not by an exception.
 
-        Whoever ended well was not kept waiting. But of two that did, one is shown.
+        Whoever ended well with all that came was not kept waiting. But of two that did, one is
+        shown.
         """
-        if well and isinstance(self._fault, StreamStalled):
+        if well and isinstance(self._fault, StreamStalled) and not self._missed:
             self._fault = None
         well = well and self._fault is None
         self._stage = "ended" if well else "failed"
         if not well:
             self._void()
-        elif isinstance(self._judge(), ModelTurn):
+        elif isinstance(judged := self._judge(), ModelTurn):
             self._stream.claim(self)
+            self._stream.hold(self._number, judged)
         self._telling.close()
         self._closer.close()
 

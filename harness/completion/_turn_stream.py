@@ -10,6 +10,10 @@ new epoch, when its answer begins, or when it ends well with an answer that had 
 every other open attempt is given up in that same step. It keeps the surface until its block has
 told all that was sent. An attempt that is opened meanwhile is given up before it begins.
 
+**What a reply has cost** counts once. A usable reply is *held* until it is known what becomes of
+it: the one that the turn returns is the turn's, and all others are spent without one, whether they
+were dropped or forgotten, and also if the turn was stopped before it could return.
+
 To take the epoch when an attempt is opened was turned down: two that overlap would take turns in
 one text, and one that dies without a word would have counted. Why text is taken back belongs to
 the surface for the same reason. A reason that was given with an attempt stands until one takes the
@@ -26,7 +30,7 @@ import attrs
 from harness._bounds import check_count
 from harness._errors import RunUseError
 from harness._events import Event, Progress
-from harness._model import Assembly, ResetReason, StreamBudgets
+from harness._model import Assembly, ModelTurn, ResetReason, StreamBudgets
 from harness._usage import Usage
 from harness.completion._progress import ProgressGate
 from harness.completion._text import TextMachine, check_reason
@@ -72,6 +76,8 @@ class TurnStreamState:
     """The last reason given that no attempt has taken to the surface yet."""
     _shown: int | None = attrs.field(default=None, init=False)
     """Number of the last attempt that took the surface, until it comes to nothing."""
+    _held: list[tuple[int, ModelTurn]] = attrs.field(factory=list, init=False)
+    """Usable replies, by the number of their attempt, that are neither returned nor dropped."""
     _counted: int | None = attrs.field(default=0, init=False)
     """Answer chunks so far; None once somebody reports better figures."""
     _finished: bool = attrs.field(default=False, init=False)
@@ -94,21 +100,22 @@ class TurnStreamState:
         """Count spend that belongs to no turn."""
         self._spend(usage)
 
-    def drop(self, usage: Usage, reason: ResetReason) -> None:
+    def hold(self, number: int, turn: ModelTurn) -> None:
+        """Note that attempt *number* has ended with a usable reply."""
+        self._held.append((number, turn))
+
+    def drop(self, turn: ModelTurn, reason: ResetReason) -> None:
         """Count what a reply that is not used cost, and take back what it showed.
 
         Raises:
-            RunUseError: an attempt has the surface and is still open.
             ValueError: *reason* is none of the known ones.
         """
         check_reason(reason)
-        if self._owner is not None:
-            number = self._owner.number
-            raise RunUseError(f"attempt {number} is open, expected it to end before a drop")
         self._reason = reason
-        self._shown = None
-        if usage != Usage():
-            self._spend(usage)
+        number = self._release(turn)
+        if number is not None and number == self._shown:
+            self._shown = None
+        self._spend_known(turn.usage)
 
     def progress(self, output_tokens: int) -> None:
         """Report how many tokens came so far; from now on chunks are no longer counted.
@@ -178,20 +185,42 @@ class TurnStreamState:
         """Note that attempt *number* came to nothing, and what it cost as far as it said so."""
         if self._shown == number:
             self._shown = None
-        if usage != Usage():
-            self._spend(usage)
+        self._spend_known(usage)
 
-    def finish(self, succeeded: bool) -> None:
+    def finish(self, succeeded: bool, turn: ModelTurn | None = None) -> None:
         """End the turn: send the reset that is due, if any, and the last progress report.
 
-        The first call counts.
+        *turn* is what the model returned; without it, it is the last usable reply. The first call
+        counts.
         """
+        if self._finished:
+            return
         self._finished = True
-        if succeeded and self._shown is None and self._opened:
-            # The reply came without an attempt of its own, so what was shown is no part of it.
-            self.text.begin_attempt(self._reason)
+        if succeeded:
+            number = self._release(turn)
+            if self._opened and (number is None or number != self._shown):
+                # The reply came without an attempt of its own, so what was shown is no part of it.
+                self.text.begin_attempt(self._reason)
+        for _, held in self._held:
+            self._spend_known(held.usage)
         self.text.finish("succeeded" if succeeded else "failed")
         self._tell_progress(self._gate.last())
+
+    def _release(self, turn: ModelTurn | None) -> int | None:
+        """Take *turn* out of the replies that are held; return the number of its attempt.
+
+        A model around the one that streamed may have made a turn of its own of it: then it is the
+        last one.
+        """
+        for place, (number, held) in enumerate(self._held):
+            if turn is not None and held.message is turn.message:
+                del self._held[place]
+                return number
+        return self._held.pop()[0] if self._held else None
+
+    def _spend_known(self, usage: Usage) -> None:
+        if usage != Usage():
+            self._spend(usage)
 
     def _report(self, count: int, now: float) -> None:
         if not self._finished:

@@ -19,7 +19,7 @@ from harness._messages import MessagesView
 from harness._model import Assembly, Halt, Model, ModelRequest, ModelTurn, TextSurface
 from harness._toolset import Toolset
 from harness._usage import Usage
-from harness.completion import open_turn_stream
+from harness.completion import OpenTurnStream, open_turn_stream
 from harness.kernel._books import Books
 from harness.kernel._ports import answered
 from harness.kernel._turn import check_answer
@@ -82,15 +82,17 @@ class Asking:
             tool_calls=state.tool_calls,
         )
         started = trio.current_time()
+        returned: object = None
         finished: ModelTurn | None = None
         books.budget.take_turn()
         try:
-            answer = self._judge(books, await self.model.complete(request, stream))
+            returned = await self.model.complete(request, stream)
+            answer = self._judge(stream, returned)
             finished = answer.turn if isinstance(answer, Halt) else answer
         finally:
             turn.model_time = trio.current_time() - started
             books.stats.model_time += turn.model_time
-            stream.finish(succeeded=finished is not None)
+            stream.finish(finished is not None, _turn_in(returned))
             if finished is None:
                 books.budget.give_back_turn()
         if finished is not None:
@@ -107,12 +109,17 @@ class Asking:
             raise TypeError(f"Toolset.definitions answered {definitions!r}, expected a sequence")
         return tuple(answered("Toolset.definitions", each, dict) for each in definitions)
 
-    def _judge(self, books: Books, answer: object) -> ModelTurn | Halt:
+    def _judge(self, stream: OpenTurnStream, answer: object) -> ModelTurn | Halt:
         """Return a usable answer; what an unusable one cost is counted all the same."""
         try:
             return check_answer(answer, self.assembly)
         except (CompletionDefectError, ModelContractError):
-            turn = answer.turn if isinstance(answer, Halt) else answer
-            if isinstance(turn, ModelTurn) and isinstance(turn.usage, Usage):
-                books.spend(turn.usage)
+            turn = _turn_in(answer)
+            if turn is not None and isinstance(turn.usage, Usage):
+                stream.drop(turn, "attempt_failed")
             raise
+
+
+def _turn_in(answer: object) -> ModelTurn | None:
+    turn = answer.turn if isinstance(answer, Halt) else answer
+    return turn if isinstance(turn, ModelTurn) else None

@@ -117,18 +117,18 @@ class Heartbeat:
         """Write once; the caller holds the lock."""
         self._begun += 1
         number, now = self._begun, trio.current_time()
-        failure: BaseException | None = None
+        failed = False
         written: object = None
         try:
             written = self._flush()
             if isinstance(written, Awaitable):
                 await written
         except* Exception as errors:  # noqa: BLE001  # told, counted and kept; a store's own
+            failed = True
             leaves = list(leaf_errors(errors))
-            failure = leaves[0] if len(leaves) == 1 else errors
+            self._note(Failure.of(leaves[0] if len(leaves) == 1 else errors))
         self._over = number
-        if failure is not None:
-            self._note(Failure.of(failure))
+        if failed:
             return
         if not isinstance(written, Awaitable):
             raise TypeError(f"flush returned {written!r}, expected an async function")

@@ -230,13 +230,18 @@ class _Planning:
             transport = endpoints[trial.candidate.provider_id]
             return await trying.ask(trial, transport.endpoint(trial.candidate))
 
-        result = await execute_route_plan(
-            planned.plan,
-            model.breaker,
-            attempt,
-            max_defect_retries=model.max_defect_retries,
-            hedge=model.hedge,
-        )
+        result: RouteServed[ModelTurn | Halt] | RouteFailed | None = None
+        try:
+            result = await execute_route_plan(
+                planned.plan,
+                model.breaker,
+                attempt,
+                max_defect_retries=model.max_defect_retries,
+                hedge=model.hedge,
+            )
+        finally:
+            if result is None:
+                trying.spend_unreturned()
         if isinstance(result, RouteServed):
             return result.value
         error = result.error

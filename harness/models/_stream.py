@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 import attrs
 
 from harness._events import Event
-from harness._model import Assembly, Attempt, ResetReason, StreamBudgets, TurnStream
+from harness._model import Assembly, Attempt, ModelTurn, ResetReason, StreamBudgets, TurnStream
 from harness._usage import Usage
 
 __all__ = ["ForwardingStream"]
@@ -58,9 +58,9 @@ class ForwardingStream:
         """Count spend that belongs to no turn."""
         self._stream.spend(usage)
 
-    def drop(self, usage: Usage, reason: ResetReason) -> None:
-        """Say that the last reply is not used."""
-        self._stream.drop(usage, reason)
+    def drop(self, turn: ModelTurn, reason: ResetReason) -> None:
+        """Say that a reply is not used."""
+        self._stream.drop(turn, reason)
 
     @property
     def produced_output(self) -> bool:

@@ -77,10 +77,10 @@ class StructuredModel:
             try:
                 return attrs.evolve(answer, parsed=self._output.parse(text))
             except StructuredOutputError as error:
-                if not left or stream.produced_output:
-                    stream.spend(answer.usage)
+                final = not left or stream.produced_output
+                stream.drop(answer, "structured_output_retry")
+                if final:
                     raise
-                stream.drop(answer.usage, "structured_output_retry")
                 asked = _asked_again(asked, text, error)
             left -= 1
 

@@ -2,8 +2,10 @@
 
 An endpoint is a model like any other and knows nothing of routes. It gets the turn's own stream in
 a view that adds two things. Its first attempt has the number that the try is told of by, so that
-all events of a try can be put together. And the first piece of an answer is reported to the route
-in the same step in which the attempt takes the surface: from then on the others are given up.
+all events of a try can be put together. And the route is told before an attempt takes the surface:
+with the first piece of its answer, in the same step, or, if it had none, when its block has ended.
+So the route and the turn's stream agree on who has won. In the short while in which only the stream
+knows, a loser says by its `AttemptSuperseded` what the route has not heard yet.
 
 A model that does not stream answers when it returns. What it returns is judged here as a run would
 judge it, so that a defect is retried like one of a stream; one that was streamed has been judged.
@@ -12,7 +14,8 @@ judge it, so that a defect is retried like one of a stream; one that was streame
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import cast
 
 import attrs
 
@@ -29,6 +32,7 @@ from harness._model import (
     StreamBudgets,
     TurnStream,
 )
+from harness._shield import only_cancelled
 from harness._usage import Usage
 from harness.completion import chunk_kind
 from harness.kernel import as_model, check_answer
@@ -53,6 +57,8 @@ class Trying:
     _stream: TurnStream
     _budgets: StreamBudgets | None
     _ports: ClassificationPorts
+    _unstreamed: Usage = attrs.field(factory=Usage, init=False)
+    """What the reply that served has cost, if it was not streamed."""
 
     async def ask(
         self, trial: Try, endpoint: ModelLike
@@ -61,7 +67,7 @@ class Trying:
         view = _TryStream(self._stream, self._budgets, trial=trial)
         tried = self._tried(view)
         self._stream.tell(AttemptStarted(tried=tried))
-        outcome: AttemptOutcome = "cancelled"
+        outcome: AttemptOutcome = "failed"
         failure: AttemptError | None = None
         try:
             answer = await self._complete(endpoint, view)
@@ -69,8 +75,12 @@ class Trying:
             return AttemptSuccess(answer)
         except Exception as error:  # noqa: BLE001  # classified: a value that decides what follows
             failure = classify_attempt_error(error, trial.target(), self._ports)
-            outcome = "failed"
+            view.drop_replies()
             return AttemptFailure(failure, produced_output=self._stream.produced_output)
+        except BaseException as error:
+            if only_cancelled(error):
+                outcome = "cancelled"
+            raise
         finally:
             self._stream.tell(
                 AttemptFinished(
@@ -79,33 +89,38 @@ class Trying:
                     duration=trial.target().duration,
                     produced_output=self._stream.produced_output,
                     usage=view.usage,
-                    failure=None if failure is None else _told(failure),
+                    failure=None if failure is None or trial.superseded else _told(failure),
                 )
             )
 
+    def spend_unreturned(self) -> None:
+        """Count what a reply cost that a try came back with, and the route did not."""
+        self._stream.spend(self._unstreamed)
+
     async def _complete(self, endpoint: ModelLike, view: _TryStream) -> ModelTurn | Halt:
         """Return what *endpoint* answers, if it can be used and no other try has answered."""
-        answer = await as_model(endpoint).complete(self._request, view)
+        answer: object = await as_model(endpoint).complete(self._request, view)
         turn = answer.turn if isinstance(answer, Halt) else answer
-        if isinstance(turn, ModelTurn):
-            view.usage = turn.usage
-        if not view.opened:
-            try:
-                answer = check_answer(answer, self._stream.assembly)
-                if not view.trial.answered():
-                    raise AttemptSuperseded(view.number)
-            except (AttemptSuperseded, CompletionDefectError):
-                self._stream.spend(view.usage)
-                raise
-        return answer
+        if isinstance(turn, ModelTurn) and view.take(turn):
+            return cast("ModelTurn | Halt", answer)
+        usage = turn.usage if isinstance(turn, ModelTurn) else Usage()
+        try:
+            judged = check_answer(answer, self._stream.assembly)
+            if not view.trial.answered():
+                raise AttemptSuperseded(view.number)
+        except (AttemptSuperseded, CompletionDefectError):
+            self._stream.spend(usage)
+            raise
+        self._unstreamed = usage
+        return judged
 
     def _tried(self, view: _TryStream) -> Tried:
         candidate, cursor = view.trial.candidate, view.trial.cursor
         return Tried(
             turn_id=self._request.turn_id,
             attempt=view.number,
-            provider=candidate.provider_id,
-            model=candidate.canonical_model_id,
+            provider=str(candidate.provider_id),
+            model=str(candidate.canonical_model_id),
             provider_model=candidate.provider_invocation_model,
             stage=cursor.stage,
             candidate=cursor.candidate,
@@ -136,8 +151,37 @@ class _TryStream(ForwardingStream):
         init=False, default=attrs.Factory(lambda self: self.number_attempt(), takes_self=True)
     )
     """By which the try is told of; its first attempt has it too."""
-    usage: Usage = attrs.field(factory=Usage, init=False)
-    """What the try has cost, as far as its provider said so."""
+    _spent: Usage = attrs.field(factory=Usage, init=False)
+    _replies: list[ModelTurn] = attrs.field(factory=list, init=False)
+    """Usable replies of its attempts, as long as they are not dropped."""
+
+    @property
+    def usage(self) -> Usage:
+        """What the try has cost, as far as its provider said so."""
+        return sum((each.usage for each in self._replies), self._spent)
+
+    def take(self, turn: ModelTurn) -> bool:
+        """Whether *turn* is the reply of an attempt; from now on its usage is what it says."""
+        for place, reply in enumerate(self._replies):
+            if reply.message is turn.message:
+                self._replies[place] = turn
+                return True
+        self._spent += turn.usage
+        return False
+
+    def drop_replies(self) -> None:
+        """Drop what the attempts have replied: the endpoint has failed all the same."""
+        for reply in tuple(self._replies):
+            self.drop(reply, "attempt_failed")
+
+    def spend(self, usage: Usage) -> None:
+        self._spent += usage
+        super().spend(usage)
+
+    def drop(self, turn: ModelTurn, reason: ResetReason) -> None:
+        self._spent += turn.usage
+        self._replies = [each for each in self._replies if each.message is not turn.message]
+        super().drop(turn, reason)
 
     def attempt(
         self,
@@ -153,8 +197,20 @@ class _TryStream(ForwardingStream):
     async def _open(
         self, opening: AbstractAsyncContextManager[Attempt]
     ) -> AsyncIterator[_TriedAttempt]:
-        async with opening as attempt:
-            yield _TriedAttempt(attempt, self)
+        tried: _TriedAttempt | None = None
+        turn: ModelTurn | None = None
+        try:
+            async with opening as attempt:
+                tried = _TriedAttempt(attempt, self.trial)
+                yield tried
+            with suppress(CompletionDefectError):  # it is raised where the endpoint asks for it
+                turn = attempt.turn()
+        finally:
+            if turn is None and tried is not None:
+                self._spent += tried.usage
+        if turn is not None:
+            self._replies.append(turn)
+            self.trial.answered()
 
 
 @attrs.define(eq=False)
@@ -162,7 +218,9 @@ class _TriedAttempt:
     """An attempt of an endpoint; the route hears when its answer begins."""
 
     _attempt: Attempt
-    _view: _TryStream
+    _trial: Try
+    usage: Usage = attrs.field(factory=Usage, init=False)
+    """What it has cost, as far as its provider said so."""
     _won: bool | None = attrs.field(default=None, init=False)
     """None until an answer began."""
 
@@ -170,15 +228,21 @@ class _TriedAttempt:
     def number(self) -> int:
         return self._attempt.number
 
+    @property
+    def given_up(self) -> bool:
+        return self._attempt.given_up
+
     def send_nowait(self, chunk: Chunk) -> None:
-        if self._won is None and chunk_kind(chunk) == "answer":
-            self._won = self._view.trial.answered()
-        if self._won is not False:
-            self._attempt.send_nowait(chunk)
-            self._view.usage = chunk.usage or self._view.usage
+        if self._won is None and chunk_kind(chunk) == "answer" and not self.given_up:
+            self._won = self._trial.answered()
+        if self._won is False:
+            chunk = Chunk(usage=chunk.usage)
+        self._attempt.send_nowait(chunk)
+        self.usage = chunk.usage or self.usage
 
     def turn(self) -> ModelTurn:
         return self._attempt.turn()
 
     def mark_produced_output(self) -> None:
+        self._won = self._trial.answered()  # an effect is as good as an answer
         self._attempt.mark_produced_output()

@@ -80,7 +80,9 @@ class Try:
     _began: float
     _answer: Callable[[Try], bool]
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
-    _stage: Literal["silent", "won", "superseded"] = attrs.field(default="silent", init=False)
+    _stage: Literal["silent", "won", "superseded", "cancelled"] = attrs.field(
+        default="silent", init=False
+    )
 
     def __repr__(self) -> str:
         return f"<Try {self.cursor.ordinal} at {self.candidate.provider_id}, {self._stage}>"
@@ -96,8 +98,12 @@ class Try:
 
     @property
     def superseded(self) -> bool:
-        """Whether the try was given up: another one answered first, or ended the execution."""
+        """Whether the try was given up because another one answered first."""
         return self._stage == "superseded"
+
+    @property
+    def _given_up(self) -> bool:
+        return self._stage in ("superseded", "cancelled")
 
     def target(self) -> AttemptTarget:
         """Return what an `AttemptError` of this try says about its endpoint, as of now."""
@@ -189,13 +195,11 @@ class _Execution(Generic[T]):
                 if not self._starting and self._walk.due(trio.current_time()):
                     self._starting = True
                     nursery.start_soon(self._begin_try)
-                # Whether it has fired is not asked: what counts is what is true by then.
-                silence = trio.CancelScope()
-                silence.deadline = math.inf if self._starting else self._walk.due_at()
-                with silence:
+                # Whether this fires is not asked: what is due is looked at again in any case.
+                with trio.move_on_at(math.inf if self._starting else self._walk.due_at()):
                     await self._news.wait()
         finally:
-            self._supersede(self._walk.close())
+            self._give_up(self._walk.close(), "cancelled")
 
     async def _begin_try(self) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -236,7 +240,7 @@ class _Execution(Generic[T]):
         try:
             with attempt._scope:
                 result: object = await self._ask(attempt)
-                if attempt._stage != "superseded":
+                if not attempt._given_up:
                     self._settle(attempt, result)
                 elif isinstance(result, AttemptFailure) and result.produced_output:
                     # It let something out before it had won. That cannot be taken back either.
@@ -244,15 +248,15 @@ class _Execution(Generic[T]):
         except BaseException as error:  # noqa: ASYNC103  # kept, and raised when all have ended
             if only_cancelled(error):
                 raise
-            if attempt._stage != "superseded" or not _was_told_so(error):
+            if not attempt._given_up or not _was_told_so(error):
                 self._raised.append(error)
                 self._withdraw(attempt)
-                self._supersede(self._walk.close())
+                self._give_up(self._walk.close(), "cancelled")
 
     def _answer(self, attempt: Try) -> bool:
         if attempt._stage == "silent" and self._at_work.get(attempt._place) is attempt:
             attempt._stage = "won"
-            self._supersede(self._walk.answer(attempt._place))
+            self._give_up(self._walk.answer(attempt._place), "superseded")
         return attempt._stage == "won"
 
     def _settle(self, attempt: Try, result: object) -> None:
@@ -272,7 +276,12 @@ class _Execution(Generic[T]):
                 trace=tuple(self._trace),
             )
         elif isinstance(result, AttemptFailure):
-            error = self._error = result.error
+            error = result.error
+            others = [each for each in self._at_work.values() if each is not attempt]
+            if others and isinstance(error.cause, AttemptSuperseded):
+                self._give_way(place, others)
+                return
+            self._error = error
             self._withdraw(attempt)
             slot.failure(error, now=now)
             self._record_try("failed", attempt, error)
@@ -282,7 +291,7 @@ class _Execution(Generic[T]):
                 probe=slot.probe,
                 produced_output=result.produced_output,
             )
-            self._supersede(given_up)
+            self._give_up(given_up, "cancelled")
         else:
             raise TypeError(
                 f"the attempt function returned {shown(result)}, "
@@ -295,14 +304,23 @@ class _Execution(Generic[T]):
             del self._at_work[attempt._place]
             self._walk.use_up(attempt._place)
 
-    def _supersede(self, places: tuple[Place, ...]) -> None:
+    def _give_way(self, place: Place, others: list[Try]) -> None:
+        """Give up a try whose attempt another one has superseded that has not said so yet."""
+        if len(others) == 1:
+            self._answer(others[0])
+        else:
+            self._give_up(self._walk.give_up(place), "superseded")
+
+    def _give_up(
+        self, places: tuple[Place, ...], outcome: Literal["superseded", "cancelled"]
+    ) -> None:
         """Give up the tries at *places*, in this very step."""
         for place in places:
             attempt = self._at_work.pop(place)
-            attempt._stage = "superseded"
+            attempt._stage = outcome
             attempt._slot.release()
             attempt._scope.cancel("another try at the route answered first, or ended it")
-            self._record_try("superseded", attempt)
+            self._record_try(outcome, attempt)
 
     def _record_try(
         self, outcome: TryOutcome, attempt: Try, error: AttemptError | None = None

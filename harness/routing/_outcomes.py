@@ -28,8 +28,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 Fallback: TypeAlias = Literal["provider", "model"]
 """What stood in: another endpoint for the model that was asked for, or another model."""
-TryOutcome: TypeAlias = Literal["served", "failed", "superseded", "refused"]
-"""``superseded``: given up, as another try answered first, or ended the whole execution;
+TryOutcome: TypeAlias = Literal["served", "failed", "superseded", "cancelled", "refused"]
+"""``superseded``: given up, as another try answered first; ``cancelled``: given up, as the whole
+execution was ended, by another try or from outside;
 ``refused``: the endpoint's circuit let no call through, so none was made."""
 
 

@@ -7,20 +7,15 @@ from typing import TypeAlias
 
 import attrs
 
-from harness.routing import _checks as checks
 from harness.routing._ids import ProviderId
 
 __all__ = ["Only", "Ordered", "Policy"]
 
 
-def _provider_ids(providers: Iterable[ProviderId]) -> tuple[ProviderId, ...]:
+def _provider_ids(providers: Iterable[str]) -> tuple[ProviderId, ...]:
     if isinstance(providers, str) or not isinstance(providers, Iterable):
         raise TypeError(f"the providers are {providers!r}, expected several provider ids")
-    found = tuple(providers)
-    for each in found:
-        if not isinstance(each, ProviderId):
-            raise TypeError(f"a provider is {each!r}, expected a ProviderId")
-    return found
+    return tuple(map(ProviderId, providers))
 
 
 @attrs.frozen
@@ -34,7 +29,7 @@ class Ordered:
 class Only:
     """This provider and no other, not even for a fallback model: a fence, not a preference."""
 
-    provider: ProviderId = attrs.field(validator=checks.instance_of(ProviderId))
+    provider: ProviderId = attrs.field(converter=ProviderId)
 
 
 Policy: TypeAlias = "Ordered | Only"

@@ -136,6 +136,11 @@ class Walk:
         self._winner = place
         return self._supersede(place)
 
+    def give_up(self, place: Place) -> tuple[Place, ...]:
+        """Hear that the try at *place* has to give way to another that has not answered yet."""
+        place.state = "open"
+        return (place,)
+
     def fail(
         self, place: Place, disposition: Disposition, *, probe: bool, produced_output: bool
     ) -> tuple[Place, ...]:

@@ -126,6 +126,7 @@ async def test_a_key_goes_to_the_server_that_it_belongs_to() -> None:
         (["--base-url", "http://a/v1", "--base-url", "http://b/v1"], "--base-url is given 2 times"),
         (["--key-env", "NO_SUCH_KEY"], "--key-env is 'NO_SUCH_KEY'"),
         (["--hedge", "nan"], "--hedge is nan"),
+        (["--hedge", "2"], "--hedge is 2.0 for one model, expected several"),
         (["--gap", "0"], "gap is 0"),
         (["--first-answer", "inf"], "first_answer is inf"),
     ],

@@ -99,7 +99,7 @@ async def test_nothing_more_is_taken_from_an_attempt_that_was_given_up(
     assert left == [(0, 1)]
     assert turn.text == "b"
     assert not turn.of(ReasoningDelta)
-    assert turn.spent == []
+    assert turn.spent == [Usage(input=1)]  # but that is owed all the same
 
 
 @pytest.mark.rule("R-OVERLAP-02")

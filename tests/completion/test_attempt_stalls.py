@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from harness._errors import StreamStalled
 from harness._events import TextDelta
-from harness._model import Chunk, StreamBudgets
+from harness._model import Attempt, Chunk, StreamBudgets
 from harness._usage import Usage
 from harness.testing import Scene, cancel_everywhere, schedule
 from tests.completion.streams import said
@@ -191,16 +191,30 @@ async def test_a_body_that_ends_well_is_no_stall(mock_clock: MockClock) -> None:
 
 
 @pytest.mark.rule("R-WATCH-15")
-async def test_a_body_that_ends_well_while_it_is_given_up_is_no_stall(
-    autojump_clock: MockClock,
+@pytest.mark.parametrize("late", [True, False], ids=["it still writes", "it had all"])
+async def test_a_body_that_ends_well_after_it_was_given_up(
+    autojump_clock: MockClock, late: bool
 ) -> None:
-    turn = Turn()
-    async with turn.stream.attempt() as attempt:
-        with trio.CancelScope(shield=True):
-            await trio.sleep(300)
-        attempt.send_nowait(said("Hi"))
-    assert attempt.turn().message["content"] == "Hi"
+    turn, stalls = Turn(), list[StreamStalled]()
+    attempt: Attempt | None = None
+    try:
+        async with turn.stream.attempt() as attempt:
+            attempt.send_nowait(said("Hi"))
+            with trio.CancelScope(shield=True):
+                await trio.sleep(300)
+            assert attempt.given_up
+            if late:
+                attempt.send_nowait(said("!"))
+            attempt.send_nowait(Chunk(usage=Usage(input=3)))
+    except StreamStalled as stall:
+        stalls.append(stall)
     assert turn.text == "Hi"
+    if late:
+        assert turn.spent == [Usage(input=3)]
+    else:
+        assert attempt is not None
+        assert attempt.turn().message["content"] == "Hi"
+    assert len(stalls) == late
 
 
 @pytest.mark.rule("R-WATCH-17")

@@ -5,7 +5,8 @@ import pytest
 
 from harness._errors import RunUseError
 from harness._events import Event, Progress, TextDelta, TextReset, TurnStarted
-from harness._model import Assembly, ResetReason, StreamBudgets, TextSurface
+from harness._messages import assistant_message
+from harness._model import Assembly, ModelTurn, ResetReason, StreamBudgets, TextSurface
 from harness._usage import Usage
 from harness.completion import TextMachine
 from harness.completion._turn_stream import TurnStreamState
@@ -189,6 +190,17 @@ def texts_of(told: list[Event]) -> list[str]:
     ]
 
 
+def reply(turn: Turn, text: str, cost: int) -> ModelTurn:
+    """A usable reply of an attempt that wrote *text*."""
+    attempt = Open(turn.stream)
+    made = ModelTurn(message=assistant_message(text), usage=Usage(input=cost))
+    turn.stream.claim(attempt)
+    turn.stream.text.observe(text)
+    turn.stream.hold(attempt.number, made)
+    turn.stream.leave(attempt)
+    return made
+
+
 def lost(turn: Turn, text: str) -> None:
     """An attempt that writes *text* and comes to nothing."""
     attempt = Open(turn.stream)
@@ -232,10 +244,7 @@ def test_a_turn_that_was_not_streamed_has_no_epoch() -> None:
 def test_text_of_the_attempt_that_answered_last_stands(silent: bool) -> None:
     turn = Turn()
     lost(turn, "a")
-    good = Open(turn.stream)
-    turn.stream.claim(good)
-    turn.stream.text.observe("b")
-    turn.stream.leave(good)
+    reply(turn, "b", 0)
     if silent:
         turn.stream.void(Open(turn.stream).number, Usage())
     turn.stream.finish(succeeded=True)
@@ -251,26 +260,49 @@ def test_what_an_attempt_that_came_to_nothing_cost_is_spent() -> None:
 
 
 @pytest.mark.rule("R-OVERLAP-08")
-@pytest.mark.parametrize("text", ["b", ""])
-def test_what_a_dropped_reply_showed_is_taken_back(text: str) -> None:
+@pytest.mark.parametrize("streamed", [True, False])
+def test_what_a_dropped_reply_showed_is_taken_back(streamed: bool) -> None:
     turn = Turn()
-    for each in ("a", text):
-        if each:
-            attempt = Open(turn.stream)
-            turn.stream.claim(attempt)
-            turn.stream.text.observe(each)
-            with pytest.raises(RunUseError, match=r"is open, expected it to end"):
-                turn.stream.drop(Usage(), "structured_output_retry")
-            turn.stream.leave(attempt)
-        if each == "a":
-            turn.stream.drop(Usage(input=3), "structured_output_retry")
-    turn.stream.finish(succeeded=True)
-    assert texts_of(turn.told) == ["a", "<structured_output_retry>", *text]
+    turn.stream.drop(reply(turn, "a", 3), "structured_output_retry")
+    following = reply(turn, "b", 5) if streamed else ModelTurn(message=assistant_message("b"))
+    turn.stream.finish(True, following)
+    assert texts_of(turn.told) == ["a", "<structured_output_retry>", *(["b"] if streamed else [])]
     assert turn.spent == [Usage(input=3)]
+
+
+@pytest.mark.rule("R-OVERLAP-08")
+def test_dropping_a_reply_that_was_not_streamed_takes_nothing_back() -> None:
+    turn = Turn()
+    turn.stream.drop(
+        ModelTurn(message=assistant_message("a"), usage=Usage(output=2)), "attempt_failed"
+    )
+    kept = reply(turn, "b", 5)
+    turn.stream.finish(True, kept)
+    assert texts_of(turn.told) == ["b"]
+    assert turn.spent == [Usage(output=2)]
+
+
+@pytest.mark.rule("R-OVERLAP-09")
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_every_reply_costs_once(succeeded: bool) -> None:
+    turn = Turn()
+    first, second = reply(turn, "a", 3), reply(turn, "b", 5)
+    turn.stream.finish(succeeded, first if succeeded else None)
+    turn.stream.finish(succeeded, second)
+    assert turn.spent == ([second.usage] if succeeded else [first.usage, second.usage])
+
+
+@pytest.mark.rule("R-OVERLAP-09")
+def test_a_turn_made_of_a_reply_stands_for_the_last_one() -> None:
+    turn = Turn()
+    first, _ = reply(turn, "a", 3), reply(turn, "b", 5)
+    turn.stream.finish(True, ModelTurn(message=assistant_message("B")))
+    assert turn.spent == [first.usage]
+    assert texts_of(turn.told) == ["a", "<attempt_failed>", "b"]
 
 
 @pytest.mark.rule("R-OVERLAP-08")
 def test_a_reply_is_not_dropped_for_no_known_reason() -> None:
     reason: Any = "bored"
     with pytest.raises(ValueError, match=r"^reason is 'bored'"):
-        Turn().stream.drop(Usage(), reason)
+        Turn().stream.drop(ModelTurn(message=assistant_message("a")), reason)

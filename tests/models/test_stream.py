@@ -6,13 +6,22 @@ from typing import cast
 import attrs
 import pytest
 
-from harness import Assembly, Attempt, StreamBudgets, TurnStream, Usage
+from harness import (
+    Assembly,
+    Attempt,
+    ModelTurn,
+    StreamBudgets,
+    TurnStream,
+    Usage,
+    assistant_message,
+)
 from harness._model import ResetReason
 from harness.events import Event, FlushDue
 from harness.models import ForwardingStream
 
 RETRY: ResetReason = "structured_output_retry"
 FAILED: ResetReason = "attempt_failed"
+TURN = ModelTurn(message=assistant_message("a"))
 KEEP = Assembly(ids="keep")
 SHORT, LONG = StreamBudgets(gap=1), StreamBudgets(gap=100)
 
@@ -49,8 +58,8 @@ class Noting:
     def spend(self, usage: Usage) -> None:
         self.noted.append(usage)
 
-    def drop(self, usage: Usage, reason: ResetReason) -> None:
-        self.noted.append((usage, reason))
+    def drop(self, turn: ModelTurn, reason: ResetReason) -> None:
+        self.noted.append((turn, reason))
 
 
 @pytest.mark.rule("R-OUT-06")
@@ -83,8 +92,8 @@ def test_everything_else_is_the_streams_own() -> None:
     view.progress(3)
     view.tell(FlushDue())
     view.spend(Usage(output=1))
-    view.drop(Usage(output=2), RETRY)
-    assert stream.noted == [3, FlushDue(), Usage(output=1), (Usage(output=2), RETRY)]
+    view.drop(TURN, RETRY)
+    assert stream.noted == [3, FlushDue(), Usage(output=1), (TURN, RETRY)]
     view.attempt(number=view.number_attempt())
     view.attempt()
     assert stream.numbers == [7, None]
