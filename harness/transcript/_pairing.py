@@ -46,6 +46,10 @@ class Result:
 
     line: Line
     place: Place
+    asked: Asked | None = None
+    """The message whose call it answers; None if it answers none."""
+    position: int = 0
+    """Of that call in its message."""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,22 +75,24 @@ def pair(lines: Iterable[Line]) -> Pairing:
         elif line.role != "tool":
             current = None
         else:
-            results.append(Result(line=line, place=_place(line, waiting, current)))
+            results.append(_place(line, waiting, current))
     return Pairing(asked=tuple(asked), results=tuple(results))
 
 
-def _place(line: Line, waiting: dict[str, list[tuple[Asked, int]]], current: Asked | None) -> Place:
+def _place(
+    line: Line, waiting: dict[str, list[tuple[Asked, int]]], current: Asked | None
+) -> Result:
     """Give the result *line* to the call that it answers, and say how it stands to it."""
     if not line.result_for:
-        return "nameless"
+        return Result(line=line, place="nameless")
     calls = waiting.get(line.result_for)
     if calls is None:
-        return "unmatched"
+        return Result(line=line, place="unmatched")
     if not calls:
-        return "repeated"
+        return Result(line=line, place="repeated")
     owner, position = calls.pop()
     owner.answered[position] = True
-    if owner is not current:
-        return "misplaced"
-    owner.results.append(line)
-    return "in place"
+    if owner is current:
+        owner.results.append(line)
+    place: Place = "in place" if owner is current else "misplaced"
+    return Result(line=line, place=place, asked=owner, position=position)
