@@ -278,6 +278,7 @@ def timed(seconds: float, item: Tool | ItemT) -> Tool | Timed[ItemT]:
         tool.description,
         schema=_Unread(tool.schema),
         execute=wait_and_execute,
+        normalize=tool.normalize,
         pool=tool.policy.pool,
         serial=tool.policy.serial,
         grace=tool.policy.grace,

@@ -24,13 +24,15 @@ from harness._arguments import Unparseable, UnsupportedType, parse_arguments
 from harness._errors import ToolDefinitionError
 from harness._json import JSON
 from harness._toolset import CallContext, CallPolicy, Effect, Outcome
+from harness.tools._normalize import Normalizer
 from harness.tools._object_schema import ObjectSchema
 from harness.tools._results import outcome_of, unsupported_type
+from harness.tools._sanitizer import sanitize_tool_schema
 from harness.tools._schema import ArgsInvalid, Schema, check_object_schema
 from harness.tools._thread import run_abandonable, run_in_thread
 from harness.tools._type_schema import TypeSchema
 
-__all__ = ["PolicyOptions", "Tool", "call_policy", "define_tool"]
+__all__ = ["PolicyOptions", "Tool", "call_policy", "check_name", "define_tool"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What every provider takes as the name of a tool."""
@@ -60,16 +62,21 @@ class Tool:
     policy: CallPolicy
     abandon: bool = False
     """Its thread is left behind by a stop, instead of awaited."""
+    normalize: Normalizer | None = attrs.field(default=None, repr=False)
+    """Brings arguments into one form before they are checked. Whoever dispatches calls applies
+    it, as `ToolList` does; `execute` does not."""
     _called: Callable[..., object] = attrs.field(alias="called", repr=False)
     """From parsed arguments and context to a result, or something to await for it."""
     _threaded: bool = attrs.field(alias="threaded", repr=False)
     definition: dict[str, JSON] = attrs.field(init=False, repr=False)
-    """What the model is told, in the chat-completions shape. Made once; do not change it."""
+    """What the model is told, in the chat-completions shape: the schema as every provider accepts
+    it, while arguments are checked by the one that was given. Made once; do not change it."""
 
     @definition.default
     def _define(self) -> dict[str, JSON]:
-        parameters = self.schema.json_schema()
-        check_object_schema(self.name, parameters)
+        told = self.schema.json_schema()
+        check_object_schema(self.name, told)
+        parameters = sanitize_tool_schema(told)
         return {
             "type": "function",
             "function": {
@@ -80,11 +87,13 @@ class Tool:
         }
 
     def __attrs_post_init__(self) -> None:
-        name: object = self.name
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        check_name(self.name, self.name)
+        normalize: object = self.normalize
+        if normalize is not None and (
+            not callable(normalize) or inspect.iscoroutinefunction(normalize)
+        ):
             raise ToolDefinitionError(
-                self.name,
-                f"its name is {name!r}, expected letters, digits, '_' and '-', at most 64",
+                self.name, f"its normalizer is {normalize!r}, expected a synchronous function"
             )
         if self.abandon and not self._threaded:
             raise ToolDefinitionError(
@@ -134,6 +143,7 @@ def define_tool(
     schema: dict[str, JSON],
     execute: Callable[[dict[str, JSON], CallContext[HostT]], object],
     abandon: bool = False,
+    normalize: Normalizer | None = None,
     **policy: Unpack[PolicyOptions],
 ) -> Tool: ...
 @overload
@@ -144,6 +154,7 @@ def define_tool(
     schema: type[ArgsT] | Schema[ArgsT],
     execute: Callable[[ArgsT, CallContext[HostT]], object],
     abandon: bool = False,
+    normalize: Normalizer | None = None,
     **policy: Unpack[PolicyOptions],
 ) -> Tool: ...
 def define_tool(
@@ -153,6 +164,7 @@ def define_tool(
     schema: dict[str, JSON] | type[ArgsT] | Schema[ArgsT],
     execute: Callable[..., object],
     abandon: bool = False,
+    normalize: Normalizer | None = None,
     **policy: Unpack[PolicyOptions],
 ) -> Tool:
     """Return a tool whose parts are given one by one.
@@ -165,6 +177,7 @@ def define_tool(
             the dictionary, its names checked and its values not.
         execute: Gets the arguments and the call's context. Async, or run in a thread.
         abandon: As for `tool`.
+        normalize: As for `tool`.
         policy: How its calls are run.
 
     Raises:
@@ -177,9 +190,22 @@ def define_tool(
         schema=_as_schema(name, schema),
         policy=call_policy(name, policy),
         abandon=abandon,
+        normalize=normalize,
         called=execute,
         threaded=not inspect.iscoroutinefunction(execute),
     )
+
+
+def check_name(tool: str, name: object) -> None:
+    """Return if every provider takes *name* as the name of the tool *tool*.
+
+    Raises:
+        ToolDefinitionError: some do not.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ToolDefinitionError(
+            tool, f"its name is {name!r}, expected letters, digits, '_' and '-', at most 64"
+        )
 
 
 def call_policy(name: str, options: PolicyOptions) -> CallPolicy:

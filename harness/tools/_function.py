@@ -12,6 +12,7 @@ import attrs
 from harness._errors import ToolDefinitionError
 from harness._toolset import CallContext
 from harness.tools._definition import PolicyOptions, Tool, call_policy
+from harness.tools._normalize import Normalizer
 from harness.tools._signature import read_signature
 
 __all__ = ["FunctionTool", "tool"]
@@ -39,6 +40,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     abandon: bool = False,
+    normalize: Normalizer | None = None,
     **policy: Unpack[PolicyOptions],
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
@@ -48,6 +50,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     abandon: bool = False,
+    normalize: Normalizer | None = None,
     **policy: Unpack[PolicyOptions],
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a function, async or not, by its signature and docstring.
@@ -59,6 +62,10 @@ def tool(
     the docstring's. A parameter annotated `CallContext` gets the call's context, and the model
     does not see it.
 
+    With *normalize*, arguments are brought into one form before they are checked: it gets them
+    as the model sent them, and returns what to check instead. It runs on the trio thread; what it
+    raises is told to the model as a fault of the arguments.
+
     With *abandon*, a stop does not wait for the thread of a synchronous function: the call is
     answered at once, and its thread keeps its permit until it ends.
 
@@ -66,13 +73,15 @@ def tool(
         ToolDefinitionError: the function cannot be a tool; the error names the parameter.
         TypeError, ValueError: a policy is out of bounds; the error names it.
     """
-    if function is None:
-        return functools.partial(
-            _function_tool, name=name, description=description, abandon=abandon, policy=policy
-        )
-    return _function_tool(
-        function, name=name, description=description, abandon=abandon, policy=policy
+    made = functools.partial(
+        _function_tool,
+        name=name,
+        description=description,
+        abandon=abandon,
+        normalize=normalize,
+        policy=policy,
     )
+    return made if function is None else made(function)
 
 
 def _function_tool(
@@ -81,6 +90,7 @@ def _function_tool(
     name: str | None,
     description: str | None,
     abandon: bool,
+    normalize: Normalizer | None,
     policy: PolicyOptions,
 ) -> FunctionTool[P, R]:
     name = getattr(function, "__name__", repr(function)) if name is None else name
@@ -97,6 +107,7 @@ def _function_tool(
         schema=signature,
         policy=call_policy(name, policy),
         abandon=abandon,
+        normalize=normalize,
         called=functools.partial(_call_by_name, function, signature.context),
         threaded=not inspect.iscoroutinefunction(function),
         function=function,

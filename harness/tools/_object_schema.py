@@ -1,8 +1,8 @@
 """A JSON Schema that somebody else wrote, such as that of a remote tool.
 
-It is told to the model as it is. Callers are held to the names in it, which is what goes wrong
-most; the values are left to whoever wrote it and checks them again anyway. A full validator of
-JSON Schema is not worth a dependency of the core.
+It is told to the model as far as every provider accepts it. Callers are held to the names in it,
+which is what goes wrong most; the values are left to whoever wrote it and checks them again
+anyway. A full validator of JSON Schema is not worth a dependency of the core.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from harness._messages import Message
 from harness._toolset import Admission, Batch, CallContext, CallPolicy, Outcome, ToolCall, Toolset
 from harness.tools._definition import HostT, Tool
 from harness.tools._faults import listed
+from harness.tools._normalize import normalize_call
 from harness.tools._results import render_outcome, unsupported_type
 
 __all__ = ["ToolList", "as_toolset"]
@@ -60,8 +61,19 @@ class ToolList:
         """Let every call run. No checkpoint."""
         return Admission()
 
+    def normalize(self, call: ToolCall) -> ToolCall | Outcome:
+        """Return *call* with its arguments as its tool normalizes them, or why it cannot be.
+
+        `execute` does this to every call that was not normalized here before. Who needs to see
+        the arguments first passes on to `execute` what this returns.
+        """
+        known = self._tools.get(call.name) if call.type == "function" else None
+        return call if known is None else normalize_call(call, known.normalize)
+
     async def execute(self, call: ToolCall, context: CallContext[HostT]) -> Outcome:
         """Run the tool that *call* names, or fail with ``not_found``; see `Tool.execute`.
+
+        Its arguments are normalized first, if its tool does that and they were not yet.
 
         A call that asked a question and now has its reply completes with the reply's value; its
         function is not called again.
@@ -76,7 +88,10 @@ class ToolList:
             return Outcome.failed(
                 f"no tool is called {name!r}, expected {listed(tuple(self._tools))}", "not_found"
             )
-        return await known.execute(call.arguments, context)
+        normal = self.normalize(call)
+        if isinstance(normal, Outcome):
+            return normal
+        return await known.execute(normal.arguments, context)
 
     async def activate(self, outcome: Outcome) -> None:
         """Say that there is nothing to activate.

@@ -69,7 +69,7 @@ async def test_any_object_with_the_two_methods_is_a_schema() -> None:
         "function": {
             "name": "more",
             "description": "",
-            "parameters": {"type": "object", "title": "handmade"},
+            "parameters": {"type": "object", "title": "handmade", "properties": {}},
         },
     }
     assert await run(more, {"number": "4"}) == Outcome.completed(5)

@@ -1,0 +1,151 @@
+"""Several toolsets as one: a host's own tools beside those of remote servers, or of a registry.
+
+A call belongs to the toolset that defines its name. Names are compared when the toolsets are
+joined, and two that clash are refused there, where somebody can still choose. Later a toolset
+may show other tools; if it then takes a name that another one has, the first of them keeps it.
+A call of a name that nobody defines goes to the first toolset, which answers it as it sees fit.
+
+Each toolset judges its own calls of a batch and has a memo of its own. If one of them asks first,
+nothing of the batch starts, so all of them are asked again, each with what it noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+import attrs
+
+from harness._errors import MissingPortError, ToolDefinitionError
+from harness._json import JSON
+from harness._messages import Message
+from harness._toolset import (
+    Admission,
+    Batch,
+    CallContext,
+    CallPolicy,
+    Outcome,
+    Suspend,
+    ToolCall,
+    Toolset,
+)
+from harness.tools._definition import Tool
+from harness.tools._toolset import as_toolset
+
+__all__ = ["JoinedToolset", "join_toolsets"]
+
+
+class JoinedToolset:
+    """Some toolsets, asked as one. Made by `join_toolsets`."""
+
+    def __init__(self, toolsets: Sequence[Toolset]) -> None:
+        self._toolsets = tuple(toolsets)
+        self._seen: tuple[Sequence[dict[str, JSON]], ...] = ()
+        self._definitions: tuple[dict[str, JSON], ...] = ()
+        self._owners: dict[str, Toolset] = {}
+        clash = self._read()
+        if clash is not None:
+            raise ToolDefinitionError(clash, "two toolsets define this name, expected one")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {list(self._toolsets)}>"
+
+    def definitions(self) -> tuple[dict[str, JSON], ...]:
+        """Return the definitions of every toolset, one after the other."""
+        self._read()
+        return self._definitions
+
+    def policy(self, call: ToolCall) -> CallPolicy:
+        """Return what the call's toolset says."""
+        return self._owner(call).policy(call)
+
+    async def admit(self, batch: Batch) -> Admission:
+        """Let each toolset judge its own calls of *batch*, in the order of the toolsets."""
+        shares: list[list[ToolCall]] = [[] for _ in self._toolsets]
+        places = {id(toolset): place for place, toolset in enumerate(self._toolsets)}
+        for call in batch.calls:
+            shares[places[id(self._owner(call))]].append(call)
+        memos = batch.memo if isinstance(batch.memo, list) else [None] * len(shares)
+        decisions: dict[str, Outcome | Suspend] = {}
+        noted: list[JSON] = []
+        for toolset, calls, memo in zip(self._toolsets, shares, memos, strict=True):
+            if not calls:
+                noted.append(None)
+                continue
+            ids = {call.id for call in calls}
+            replies = {key: value for key, value in batch.replies.items() if key in ids}
+            share = attrs.evolve(batch, calls=tuple(calls), memo=memo, replies=replies)
+            admission = await toolset.admit(share)
+            decisions.update(admission.decisions)
+            noted.append(admission.memo)
+        memo = None if all(each is None for each in noted) else noted
+        return Admission(decisions=decisions, memo=memo)
+
+    async def execute(self, call: ToolCall, context: CallContext[object]) -> Outcome:
+        """Let the call's toolset run it."""
+        return await self._owner(call).execute(call, context)
+
+    async def activate(self, outcome: Outcome) -> None:
+        """Let the first toolset that activates anything do it.
+
+        Raises:
+            MissingPortError: none does.
+        """
+        for toolset in self._toolsets:
+            try:
+                await toolset.activate(outcome)
+            except MissingPortError:
+                continue
+            return
+        raise MissingPortError("activate")
+
+    def render(self, call: ToolCall, outcome: Outcome) -> Message:
+        """Let the call's toolset write its answer."""
+        return self._owner(call).render(call, outcome)
+
+    def fatal(self, error: BaseException) -> bool:
+        """Whether *error* ends the run for any of the toolsets."""
+        return any(toolset.fatal(error) for toolset in self._toolsets)
+
+    def _owner(self, call: ToolCall) -> Toolset:
+        self._read()
+        return self._owners.get(call.name, self._toolsets[0])
+
+    def _read(self) -> str | None:
+        """Read the definitions again, if any are others than before; return a name that clashes."""
+        seen = tuple(toolset.definitions() for toolset in self._toolsets)
+        if len(seen) == len(self._seen) and all(map(_is, seen, self._seen)):
+            return None
+        clash = None
+        definitions: list[dict[str, JSON]] = []
+        owners: dict[str, Toolset] = {}
+        for toolset, defined in zip(self._toolsets, seen, strict=True):
+            for definition in defined:
+                name = _name(definition)
+                if owners.setdefault(name, toolset) is not toolset:
+                    clash = clash or name
+                    continue
+                definitions.append(definition)
+        self._definitions, self._owners = tuple(definitions), owners
+        # A list may be changed in place, and would still be the same list.
+        self._seen = seen if all(isinstance(each, tuple) for each in seen) else ()
+        return clash
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def _name(definition: dict[str, JSON]) -> str:
+    function = cast("dict[str, JSON]", definition["function"])
+    return str(function["name"])
+
+
+def join_toolsets(*toolsets: Toolset | Iterable[Tool]) -> Toolset:
+    """Return one toolset of several, lists of tools among them; of one, that one itself.
+
+    Raises:
+        ToolDefinitionError: two of them define one name, or something in a list is no tool.
+    """
+    joined = [as_toolset(each) for each in toolsets]
+    return joined[0] if len(joined) == 1 else JoinedToolset(joined or [as_toolset(())])
