@@ -27,13 +27,13 @@ help:
 env-demo:
 	@$(PYTHON) scripts/environment.py .venv/demo local
 env-test:
-	@$(PYTHON) scripts/environment.py .venv/test test http local
+	@$(PYTHON) scripts/environment.py .venv/test test http local mcp yaml
 env-docs:
-	@$(PYTHON) scripts/environment.py .venv/docs docs http
+	@$(PYTHON) scripts/environment.py .venv/docs docs http mcp yaml
 env-faults:
 	@$(PYTHON) -m scripts.fault_servers
 env-check:
-	@$(PYTHON) scripts/environment.py .venv/check check http local
+	@$(PYTHON) scripts/environment.py .venv/check check http local mcp yaml
 
 demo: env-demo
 	@.venv/demo/bin/python -m harness demo $(ARGS)

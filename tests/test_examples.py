@@ -14,7 +14,17 @@ import pytest
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 EXAMPLES: Final = ROOT / "docs" / "examples"
-SCRIPTS: Final = ("first_answer", "quickstart", "route", "show_text", "structured_output")
+SCRIPTS: Final = (
+    "first_answer",
+    "many_tools",
+    "mend",
+    "quickstart",
+    "remote_tools",
+    "route",
+    "show_text",
+    "skills",
+    "structured_output",
+)
 """Those that are run as they are, with neither a model nor a network."""
 
 
@@ -45,7 +55,7 @@ def _line(text: str) -> str:
 
 def test_every_example_is_run() -> None:
     # That of the real model is run where there is a server for it.
-    elsewhere = {"first_run"}
+    elsewhere = {"first_run", "tide_server"}
     hotel = {"hotel", "leaky_hotel", "test_hotel"}
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SCRIPTS, *elsewhere, *hotel}
 

@@ -19,9 +19,12 @@ from sphinx.util.typing import ExtensionMetadata
 from harness._cli._exit import EXIT_CODES, USAGE
 from harness.completion import _defects
 from harness.kernel import OUTCOME_ROWS, STOP_ORDER
+from harness.mcp._results import ERROR_ROWS
 from harness.providers._http import TRANSPORT_ROWS
 from harness.routing import BREAKER_ROWS, DISPOSITIONS, STATUS_ROWS
-from harness.transcript import REFUSALS
+from harness.skills import RESOURCE_ROWS
+from harness.tools import REWRITES
+from harness.transcript import REFUSALS, REPAIRS
 
 RowT = TypeVar("RowT")
 
@@ -99,6 +102,43 @@ TABLES: dict[str, list[list[str]]] = {
             "Refused by": lambda row: codes(row.checks),
             "Why": lambda row: row.description,
             "Rule": lambda row: rule(f"R-VALID-{row.number:02}"),
+        },
+    ),
+    "repairs": cells(
+        REPAIRS,
+        {
+            "Code": lambda row: code(row.code),
+            "When": lambda row: row.when,
+            "Repair": lambda row: row.repair,
+            "What is lost": lambda row: row.loses,
+            "Ends": lambda row: codes(row.ends),
+        },
+    ),
+    "skill-resources": cells(
+        RESOURCE_ROWS,
+        {
+            "Led to": lambda row: code(row.obstacle),
+            "Failure kind": lambda row: code(row.kind),
+            "Text": lambda row: row.text,
+        },
+    ),
+    "rewrites": cells(
+        REWRITES,
+        {
+            "Row": lambda row: str(row.number),
+            "Seen": lambda row: row.seen,
+            "Becomes": lambda row: row.becomes,
+            "Note": lambda row: code(row.note),
+            "Rule": lambda row: rule(row.rule),
+        },
+    ),
+    "mcp-errors": cells(
+        ERROR_ROWS,
+        {
+            "Code": lambda row: code(row.code),
+            "Failure kind": lambda row: code(row.kind),
+            "Is the effect known": lambda row: yes(row.effect_known),
+            "Text": lambda row: row.text,
         },
     ),
     "statuses": cells(

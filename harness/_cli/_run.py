@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import os
 import sys
-from collections.abc import Sequence
 
 import trio
 
@@ -16,10 +13,9 @@ from harness._cli._interrupt import interruptible
 from harness._cli._models import Models, add_model_arguments, models_of
 from harness._cli._output import discard_rest
 from harness._cli._show import JsonLines, Lines, Show
-from harness._errors import HarnessError
-from harness._toolset import Toolset
+from harness._cli._tools import Tools, add_tool_arguments, tools_of
+from harness._errors import HarnessError, ProviderError
 from harness.kernel import Limits, Run, open_run
-from harness.tools import Tool, as_toolset, tool
 
 __all__ = ["add_run_parser", "run_command"]
 
@@ -29,13 +25,7 @@ def add_run_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     parser = commands.add_parser("run", help="ask a model, let it use tools, show it live")
     parser.add_argument("question")
     add_model_arguments(parser)
-    parser.add_argument(
-        "--tools",
-        nargs="*",
-        default=[],
-        metavar="MODULE:NAME",
-        help="a tool, a function, a list of them, or a toolset; put the question before it",
-    )
+    add_tool_arguments(parser)
     parser.add_argument("--deadline", type=float, default=None, help="seconds for the whole run")
     parser.add_argument("--max-turns", type=int, default=30, help="completions at the most")
     parser.add_argument("--max-tokens", type=int, default=None, help="of input and output together")
@@ -53,23 +43,24 @@ def run_command(options: argparse.Namespace) -> int:
             turns=check_count("--max-turns", options.max_turns),
             tokens=options.max_tokens and check_count("--max-tokens", options.max_tokens),
         )
-        toolset = as_toolset(load_tools(options.tools))
+        tools = tools_of(options)
         models = models_of(options)
         show: Show = JsonLines(sys.stdout) if options.json else Lines(sys.stdout)
-        return trio.run(_run, models, options.question, toolset, limits, deadline, show)
+        return trio.run(_run, models, options.question, tools, limits, deadline, show)
     except _USAGE_ERRORS as error:
         print(f"harness run: {error}", file=sys.stderr)
-        return USAGE
+        return ERROR if isinstance(error, ProviderError) else USAGE
 
 
-_USAGE_ERRORS = (ImportError, AttributeError, TypeError, ValueError, HarnessError)
-"""What the arguments may be refused with, before anything is asked."""
+_USAGE_ERRORS = (ImportError, AttributeError, TypeError, ValueError, OSError, HarnessError)
+"""What the arguments may be refused with, before anything is asked. A server of tools that does not
+start is no wrong usage, though it is named there."""
 
 
 async def _run(
     models: Models,
     question: str,
-    toolset: Toolset,
+    tools: Tools,
     limits: Limits,
     seconds: float | None,
     show: Show,
@@ -79,6 +70,7 @@ async def _run(
     try:
         async with (
             models.open() as model,
+            tools.open() as toolset,
             open_run(model, question, tools=toolset, limits=limits, deadline=deadline) as run,
             interruptible(run),
         ):
@@ -98,27 +90,3 @@ async def show_events(run: Run, show: Show) -> None:
     except OSError as error:
         discard_rest(sys.stdout)
         run.abort(f"the output failed: {error}")
-
-
-def load_tools(names: Sequence[str]) -> Toolset | list[Tool]:
-    """Import what ``MODULE:NAME`` names; functions become tools.
-
-    Raises:
-        ImportError, AttributeError, ValueError: there is no such thing.
-        ToolDefinitionError: it cannot be a tool.
-    """
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    found: list[Tool] = []
-    for name in names:
-        module, colon, attribute = name.partition(":")
-        if not (module and colon and attribute):
-            raise ValueError(f"--tools has {name!r}, expected MODULE:NAME")
-        value = getattr(importlib.import_module(module), attribute)
-        if hasattr(value, "execute") and hasattr(value, "definitions"):
-            if len(names) > 1:
-                raise ValueError(f"{name!r} is a whole toolset, expected it alone")
-            return value  # type: ignore[no-any-return]  # a Toolset, by its methods
-        each = value if isinstance(value, (list, tuple)) else [value]
-        found.extend(one if isinstance(one, Tool) else tool(one) for one in each)
-    return found
