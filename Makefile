@@ -16,7 +16,7 @@ ARGS ?=
 WORKERS = -n auto --dist loadgroup
 
 .PHONY: help demo model test rules bench docs clean
-.PHONY: check check-format check-lint check-async check-types check-layers
+.PHONY: check check-static check-format check-lint check-async check-types check-layers
 .PHONY: check-tests check-rules check-docs check-wheel
 .PHONY: env-demo env-test env-docs env-check env-faults
 
@@ -58,8 +58,8 @@ docs: env-docs
 	.venv/docs/bin/python $(SPHINX)
 	@echo "see build/docs/index.html"
 
-check: check-format check-lint check-async check-types check-layers
-check: check-tests check-rules check-docs check-wheel
+check: check-static check-tests check-rules
+check-static: check-format check-lint check-async check-types check-layers check-docs check-wheel
 
 BIN = .venv/check/bin
 

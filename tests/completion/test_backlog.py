@@ -152,6 +152,17 @@ def test_a_turn_is_forgotten_when_its_end_is_released() -> None:
     assert released(backlog) == [ENDED, text(0, "z")]
 
 
+@pytest.mark.rule("R-STREAM-34")
+def test_what_is_void_is_cleared_away_while_nobody_reads() -> None:
+    backlog = Backlog()
+    for number in range(2000):
+        backlog.add(text(2 * number, "a", epoch=number))
+        backlog.add(reset(2 * number + 1, epoch=number + 1))
+    backlog.add(text(4000, "b", epoch=2000))
+    assert len(backlog._unread) < 200
+    assert [each.text for each in released(backlog) if isinstance(each, TextDelta)] == ["b"]
+
+
 # -- any pace ----------------------------------------------------------------------------------
 
 

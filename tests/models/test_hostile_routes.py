@@ -146,10 +146,11 @@ async def test_a_try_costs_what_all_its_replies_cost(autojump_clock: MockClock) 
     async def twice(request: ModelRequest, stream: TurnStream) -> ModelTurn:
         with pytest.raises(CompletionDefectError):
             await Replying("", 10).complete(request, stream)
+        stream.spend(Usage(input=5))
         return await Replying("x", 10).complete(request, stream)
 
     told = await told_by(route(twice))
-    assert [each.usage.input for each in told.finished] == [20]
+    assert [each.usage.input for each in told.finished] == [25]
     assert told.resets == []
 
 

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from harness._errors import AttemptSuperseded
 from harness.routing import (
+    AttemptFailure,
     AttemptRecord,
     AttemptSuccess,
     CircuitBreaker,
@@ -557,3 +559,42 @@ def test_a_hedged_route_can_be_cut_everywhere_and_leaks_no_slot(
 
     report = cancel_everywhere(scenario, minimum=25, seeds=[0, 1])
     assert report.cancelled
+
+
+@pytest.mark.rule("R-HEDGE-02")
+@pytest.mark.parametrize("rivals", ["a", "ac"])
+async def test_who_was_superseded_gives_way_to_a_winner_that_has_not_said_so_yet(
+    rivals: str, autojump_clock: MockClock
+) -> None:
+    async def attempt(trial: Try) -> AttemptSuccess[str] | AttemptFailure:
+        if trial.candidate.provider_id in rivals:
+            await trio.sleep(20 - trio.current_time())
+            error = attrs.evolve(
+                failure("aborted", target=trial.target()), cause=AttemptSuperseded(0)
+            )
+            return AttemptFailure(error, produced_output=True)  # by the winner's text, perhaps
+        await trio.sleep(30 - trio.current_time())
+        return AttemptSuccess(trial.candidate.provider_id)
+
+    plan = plan_of("".join(sorted({"b", *rivals})))
+    result = await execute_route_plan(
+        plan, CircuitBreaker(), attempt, hedge=Hedge(after=5, most=1 + len(rivals))
+    )
+    assert isinstance(result, RouteServed)
+    assert result.value == "b"
+    expected = dict.fromkeys(rivals, "superseded") | {"b": "served"}
+    assert {str(each.provider_id): each.outcome for each in result.trace} == expected
+    assert trio.current_time() == 30
+
+
+@pytest.mark.rule("R-HEDGE-02")
+async def test_who_was_superseded_by_nobody_in_the_route_has_ended_it(
+    autojump_clock: MockClock,
+) -> None:
+    async def attempt(trial: Try) -> AttemptSuccess[str] | AttemptFailure:
+        error = attrs.evolve(failure("aborted", target=trial.target()), cause=AttemptSuperseded(0))
+        return AttemptFailure(error)
+
+    result = await execute_route_plan(plan_of("ab"), CircuitBreaker(), attempt)
+    assert isinstance(result, RouteFailed)
+    assert outcomes(result) == "a:failed"

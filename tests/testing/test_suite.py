@@ -35,6 +35,7 @@ FILES: Final = sorted(TESTS.rglob("*.py"))
 REAL_TIME: Final = {
     "audited_run.py": "one of its tools runs in a thread",
     "cli": "processes and servers of their own",
+    "mcp": "processes and servers of their own",
     "providers": "a real server",
     "test_shield.py": "a sleep in a scope that has been cancelled",
     "testing/plugin_sample.py": "a sleep that is never awaited",
