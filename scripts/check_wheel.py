@@ -22,6 +22,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 EXTRAS: Final = {
+    "harness.mcp": ("mcp", "mcp"),
     "harness.providers": ("httpx2", "http"),
 }
 """Optional package: the distribution it needs, and the extra that its error must name."""

@@ -211,7 +211,8 @@ class _Child:
                     await process.wait()
             self._signal(kill=True)
             await process.wait()
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + _GROUP_GONE):
+        give_up_at = trio.current_time() + _GROUP_GONE
+        with trio.CancelScope(shield=True, deadline=give_up_at):  # noqa: ASYNC912  # often none
             while self._signal(kill=True):  # noqa: ASYNC110  nobody tells of its end
                 await trio.sleep(_GROUP_GONE / 50)
         for stream in (process.stdin, process.stdout, process.stderr):
