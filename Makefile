@@ -41,7 +41,9 @@ demo: env-demo
 model: env-demo
 	@.venv/demo/bin/python -m harness demo --fetch-only
 
-test: env-test env-faults
+# Where the fault servers cannot be had, their tests are skipped, and say so; `make check` insists.
+test: env-test
+	-@$(PYTHON) -m scripts.fault_servers
 	.venv/test/bin/python -m pytest $(WORKERS) -p scripts.local_model $(ARGS)
 
 rules: env-test

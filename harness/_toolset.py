@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, get_args, runtime_checkable
 
 import attrs
 
@@ -31,12 +31,15 @@ __all__ = [
     "CallContext",
     "CallPolicy",
     "Effect",
+    "NormalizedCall",
+    "Normalizes",
     "Outcome",
     "Reply",
     "Stopping",
     "Suspend",
     "ToolCall",
     "Toolset",
+    "normalized",
 ]
 
 HostT_co = TypeVar("HostT_co", covariant=True)
@@ -56,6 +59,11 @@ class ToolCall:
     """Raw text, as the model wrote it."""
     index: int = 0
     """Place in its batch, from 0."""
+
+
+@attrs.frozen(kw_only=True)
+class NormalizedCall(ToolCall):
+    """A call whose arguments are in their normal form: nobody normalizes it again."""
 
 
 @attrs.frozen(kw_only=True)
@@ -332,3 +340,20 @@ class Toolset(Protocol):
     def fatal(self, error: BaseException) -> bool:
         """Whether *error*, which left a tool, ends the run."""
         ...
+
+
+@runtime_checkable
+class Normalizes(Protocol):
+    """A toolset, or a plugin, that can bring the arguments of a call into their normal form."""
+
+    def normalize(self, call: ToolCall) -> ToolCall | Outcome:
+        """Return *call* as it is to be run, or the failure of one that has no normal form."""
+        ...
+
+
+def normalized(toolset: object, call: ToolCall) -> ToolCall | Outcome:
+    """Return what *toolset* makes of *call*; the call itself if it normalizes nothing.
+
+    For whoever has to see the arguments before `Toolset.execute` gets them: wrappers pass it on.
+    """
+    return toolset.normalize(call) if isinstance(toolset, Normalizes) else call

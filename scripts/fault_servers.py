@@ -9,6 +9,7 @@ may be too old for aimock. Both are pinned: a fault server that changes fails te
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,8 @@ def install(directory: Path, packages: list[str]) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # Node brings certificates of its own, and a machine may have more.
+        env={**os.environ, "NODE_USE_SYSTEM_CA": "1"},
     )
 
 

@@ -83,6 +83,8 @@ class Connection:
     waited: int = attrs.field(default=0, init=False)
     """Calls that somebody waits for."""
     _session: Session | None = attrs.field(default=None, init=False)
+    _left: bool = attrs.field(default=False, init=False)
+    """The block is being left: nothing that is opened now would be closed."""
     _opening: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     """Held while a session is opened in the place of another."""
 
@@ -112,6 +114,8 @@ class Connection:
             if self._session is not None:
                 self._session.close()
                 await self._session.over.wait()
+            if self._left:
+                raise MCPServerError(self.server.name, "is not opened: its block is being left")
             session = self._session = Session(self.server)
             await self._service.start(session.run)
             if first:
@@ -119,7 +123,8 @@ class Connection:
             session.changed = session.changed or session.listing != self.listing
 
     def close_soon(self) -> None:
-        """Have the session end, within its grace. Not a checkpoint."""
+        """Have the session end, within its grace, and open no other. Not a checkpoint."""
+        self._left = True
         if self._session is not None:
             self._session.close()
 

@@ -86,7 +86,8 @@ class Session:
             with self._time:
                 async with self._open_client() as client:
                     self.listing = await self.list_tools(client)
-                    self._time.deadline = math.inf
+                    if not self._closed:
+                        self._time.deadline = math.inf
                     self.client = client
                     ready = True
                     task_status.started()
@@ -110,7 +111,7 @@ class Session:
 
     def close(self) -> None:
         """Have it end, within its grace. Not a checkpoint."""
-        self._closed = self._closed or self.client is not None
+        self._closed = True
         self.client = None
         self.screen.ended.set()
         grace = trio.current_time() + self.server.grace
@@ -147,10 +148,12 @@ class Session:
             more, left = self.screen.take()
             tools += more
             skipped += left
+            if len(tools) + len(skipped) > MOST_TOOLS:
+                break
             cursor = page.next_cursor
             if not cursor:
                 return Listing(tuple(tools), tuple(skipped))
-            if cursor in seen or len(tools) > MOST_TOOLS:
+            if cursor in seen:
                 break
             seen.add(cursor)
         raise MCPServerError(self.server.name, "lists tools without an end")

@@ -114,7 +114,7 @@ class MCPTools:
         """Close the session with the server *name*, if there is one, and open it anew.
 
         Its tools stay those that are shown; see `refresh`. A checkpoint. Cancelled, the server
-        is not connected.
+        is not connected. When the block is being left, nothing is opened any more.
 
         Raises:
             MCPServerError: it cannot be used.
@@ -141,6 +141,10 @@ class MCPTools:
     async def execute(self, call: ToolCall, context: CallContext[object]) -> Outcome:
         """Call the tool on its server. A checkpoint; a cancellation is delivered at once."""
         return await self._list.execute(call, context)
+
+    def normalize(self, call: ToolCall) -> ToolCall | Outcome:
+        """Return *call* as it is: what is normal is for its server to say."""
+        return self._list.normalize(call)
 
     async def activate(self, outcome: Outcome) -> None:
         """Say that there is nothing to activate.

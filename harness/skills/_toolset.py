@@ -23,7 +23,16 @@ import attrs
 from harness._errors import ToolDefinitionError
 from harness._json import JSON
 from harness._messages import Message
-from harness._toolset import Admission, Batch, CallContext, CallPolicy, Outcome, ToolCall, Toolset
+from harness._toolset import (
+    Admission,
+    Batch,
+    CallContext,
+    CallPolicy,
+    Outcome,
+    ToolCall,
+    Toolset,
+    normalized,
+)
 from harness.skills._activation import ApplyInstructions, SkillActivation, create_skill_activation
 from harness.skills._catalog import SkillCatalog, partition_skill_catalog
 from harness.skills._folder import FoundSkills
@@ -32,7 +41,7 @@ from harness.skills._loading import SkillLoader, resource_tool
 from harness.skills._registry import create_skill_registry
 from harness.skills._resolution import DROP_TEXTS, SkillInstructions, SkillStore
 from harness.skills._skill import one_line
-from harness.tools import Tool, ToolList, as_toolset
+from harness.tools import Tool, ToolList, as_toolset, definition_name
 
 __all__ = ["SkilledToolset", "describe_catalog", "with_skills"]
 
@@ -125,7 +134,7 @@ async def _keep(instructions: tuple[SkillInstructions, ...]) -> None:
     """Do nothing: the text of a skill is the result of the call that loaded it."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.define(kw_only=True, eq=False)
 class SkilledToolset:
     """A toolset with two more tools. Made by `with_skills`."""
 
@@ -133,24 +142,36 @@ class SkilledToolset:
     _own: ToolList = attrs.field(alias="own")
     _refs: frozenset[str] = attrs.field(alias="refs", repr=False)
     _activation: SkillActivation = attrs.field(alias="activation")
+    _seen: Sequence[dict[str, JSON]] = attrs.field(default=(), init=False, repr=False)
+    """The toolset's definitions, when they were last looked at."""
+    _shown: tuple[dict[str, JSON], ...] = attrs.field(default=(), init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         own = {each.name for each in self._own.tools}
         for definition in self._toolset.definitions():
-            function = definition.get("function")
-            name = function.get("name") if isinstance(function, dict) else None
+            name = definition_name(definition)
             if name in own:
                 raise ToolDefinitionError(
-                    str(name), "two tools have this name, expected the tool of skills alone"
+                    name, "two tools have this name, expected the tool of skills alone"
                 )
+        self._shown = self._own.definitions()
 
     def _is_own(self, call: ToolCall) -> bool:
         names = (each.name for each in self._own.tools)
         return call.type == "function" and call.name in names
 
     def definitions(self) -> Sequence[dict[str, JSON]]:
-        """Return the definitions of both; the tools of skills first, as these never change."""
-        return (*self._own.definitions(), *self._toolset.definitions())
+        """Return the definitions of both; the tools of skills first, as these never change.
+
+        The same object while the toolset's is the same. If it comes to show a tool of one of our
+        names, ours keeps it.
+        """
+        theirs = self._toolset.definitions()
+        if theirs is not self._seen or not isinstance(theirs, tuple):
+            own = {each.name for each in self._own.tools}
+            rest = (each for each in theirs if definition_name(each) not in own)
+            self._seen, self._shown = theirs, (*self._own.definitions(), *rest)
+        return self._shown
 
     def policy(self, call: ToolCall) -> CallPolicy:
         """Return how *call* is run: ``load_skill`` serially, others as their toolset says."""
@@ -164,6 +185,10 @@ class SkilledToolset:
         """Run one call. Reading a resource is a checkpoint, loading a skill is none."""
         executing = self._own if self._is_own(call) else self._toolset
         return await executing.execute(call, context)
+
+    def normalize(self, call: ToolCall) -> ToolCall | Outcome:
+        """Return what the call's toolset makes of it."""
+        return normalized(self._own if self._is_own(call) else self._toolset, call)
 
     async def activate(self, outcome: Outcome) -> None:
         """Load the skills of ours that *outcome* asks for; the toolset gets the rest.

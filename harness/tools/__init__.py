@@ -1,5 +1,6 @@
 """Tools: how they are defined, checked, called, and answered."""
 
+from harness._toolset import NormalizedCall, Normalizes
 from harness.tools._definition import PolicyOptions, Tool, define_tool
 from harness.tools._dialect import check_strict_dialect
 from harness.tools._disclosure import (
@@ -9,8 +10,8 @@ from harness.tools._disclosure import (
     partition_plugin_catalog,
 )
 from harness.tools._function import FunctionTool, tool
-from harness.tools._joined import JoinedToolset, join_toolsets
-from harness.tools._normalize import NormalizedCall, Normalizer, normalize_call
+from harness.tools._joined import JoinedToolset, definition_name, join_toolsets
+from harness.tools._normalize import Normalizer, normalize_call
 from harness.tools._object_schema import ObjectSchema
 from harness.tools._plugin import Plugin, PluginError, ToolPlugin, plugin_from_tools
 from harness.tools._registry import ToolRegistry
@@ -34,6 +35,7 @@ __all__ = [
     "JoinedToolset",
     "NormalizedCall",
     "Normalizer",
+    "Normalizes",
     "ObjectSchema",
     "Plugin",
     "PluginCatalog",
@@ -55,6 +57,7 @@ __all__ = [
     "as_toolset",
     "check_strict_dialect",
     "define_tool",
+    "definition_name",
     "disclosed",
     "initial_active_plugins",
     "join_toolsets",

@@ -12,11 +12,10 @@ nothing of the batch starts, so all of them are asked again, each with what it n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import cast
 
 import attrs
 
-from harness._errors import MissingPortError, ToolDefinitionError
+from harness._errors import ToolDefinitionError
 from harness._json import JSON
 from harness._messages import Message
 from harness._toolset import (
@@ -28,11 +27,12 @@ from harness._toolset import (
     Suspend,
     ToolCall,
     Toolset,
+    normalized,
 )
 from harness.tools._definition import Tool
 from harness.tools._toolset import as_toolset
 
-__all__ = ["JoinedToolset", "join_toolsets"]
+__all__ = ["JoinedToolset", "definition_name", "join_toolsets"]
 
 
 class JoinedToolset:
@@ -43,6 +43,8 @@ class JoinedToolset:
         self._seen: tuple[Sequence[dict[str, JSON]], ...] = ()
         self._definitions: tuple[dict[str, JSON], ...] = ()
         self._owners: dict[str, Toolset] = {}
+        self._loaders: dict[str, Toolset] = {}
+        """What a call has asked to have loaded, and whose call it was."""
         clash = self._read()
         if clash is not None:
             raise ToolDefinitionError(clash, "two toolsets define this name, expected one")
@@ -83,21 +85,36 @@ class JoinedToolset:
 
     async def execute(self, call: ToolCall, context: CallContext[object]) -> Outcome:
         """Let the call's toolset run it."""
-        return await self._owner(call).execute(call, context)
+        owner = self._owner(call)
+        outcome = await owner.execute(call, context)
+        for name in (*outcome.activate_plugins, *outcome.activate_skills):
+            self._loaders[name] = owner
+        return outcome
+
+    def normalize(self, call: ToolCall) -> ToolCall | Outcome:
+        """Return what the call's toolset makes of it."""
+        return normalized(self._owner(call), call)
 
     async def activate(self, outcome: Outcome) -> None:
-        """Let the first toolset that activates anything do it.
+        """Let each toolset load what calls of its own have asked for.
+
+        What no call has asked for goes to the first toolset.
 
         Raises:
-            MissingPortError: none does.
+            MissingPortError: a toolset has nothing to load.
         """
         for toolset in self._toolsets:
-            try:
-                await toolset.activate(outcome)
-            except MissingPortError:
-                continue
-            return
-        raise MissingPortError("activate")
+            share = attrs.evolve(
+                outcome,
+                activate_plugins=self._share(outcome.activate_plugins, toolset),
+                activate_skills=self._share(outcome.activate_skills, toolset),
+            )
+            if share.activate_plugins or share.activate_skills:
+                await toolset.activate(share)
+
+    def _share(self, names: tuple[str, ...], toolset: Toolset) -> tuple[str, ...]:
+        first = self._toolsets[0]
+        return tuple(each for each in names if self._loaders.get(each, first) is toolset)
 
     def render(self, call: ToolCall, outcome: Outcome) -> Message:
         """Let the call's toolset write its answer."""
@@ -121,7 +138,7 @@ class JoinedToolset:
         owners: dict[str, Toolset] = {}
         for toolset, defined in zip(self._toolsets, seen, strict=True):
             for definition in defined:
-                name = _name(definition)
+                name = definition_name(definition)
                 if owners.setdefault(name, toolset) is not toolset:
                     clash = clash or name
                     continue
@@ -136,9 +153,11 @@ def _is(one: object, other: object) -> bool:
     return one is other
 
 
-def _name(definition: dict[str, JSON]) -> str:
-    function = cast("dict[str, JSON]", definition["function"])
-    return str(function["name"])
+def definition_name(definition: dict[str, JSON]) -> str:
+    """Return what a model calls the tool that *definition* is of; nothing, if it is of none."""
+    function = definition.get("function")
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def join_toolsets(*toolsets: Toolset | Iterable[Tool]) -> Toolset:

@@ -23,9 +23,10 @@ __all__ = [
 ]
 
 ANNOTATIONS: Final = frozenset(
-    "title description default examples deprecated readOnly writeOnly $comment".split()
+    "title description default examples deprecated readOnly writeOnly $comment"
+    " $id $anchor $dynamicAnchor".split()
 )
-"""What speaks of a value, and rules none out."""
+"""What speaks of a value, and rules none out, or gives the schema a name."""
 
 COMPOSITIONS: Final = frozenset("anyOf oneOf allOf if then else".split())
 """What applies further schemas to the very object that the schema around them describes."""

@@ -14,22 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-import attrs
-
 from harness._arguments import Parsed, parse_tool_call_arguments
-from harness._errors import NotJSONError
+from harness._errors import NotJSONError, error_text
 from harness._json import JSON, encode_text
-from harness._toolset import Outcome, ToolCall
+from harness._toolset import NormalizedCall, Outcome, ToolCall
 
-__all__ = ["NormalizedCall", "Normalizer", "normalize_call"]
+__all__ = ["Normalizer", "normalize_call"]
 
 Normalizer: TypeAlias = Callable[[dict[str, JSON]], dict[str, JSON]]
 """From arguments as the model sent them to their normal form. It must not block."""
-
-
-@attrs.frozen(kw_only=True)
-class NormalizedCall(ToolCall):
-    """A call whose arguments are in their normal form."""
 
 
 def normalize_call(call: ToolCall, normalizer: Normalizer | None) -> ToolCall | Outcome:
@@ -47,7 +40,8 @@ def normalize_call(call: ToolCall, normalizer: Normalizer | None) -> ToolCall | 
     try:
         normal: object = normalizer(parsed.arguments)
     except Exception as error:  # noqa: BLE001  # the model's arguments made it raise
-        return _refused(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        kind, text = type(error).__name__, error_text(error)
+        return _refused(kind if text == kind else f"{kind}: {text}")
     if not isinstance(normal, dict):
         return _refused(f"they came out as a {type(normal).__name__}, expected an object")
     try:

@@ -12,7 +12,7 @@ been retired.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import attrs
 
@@ -23,7 +23,6 @@ from harness.tools._definition import Tool, check_name
 from harness.tools._toolset import ToolList
 
 __all__ = [
-    "Normalizes",
     "Plugin",
     "PluginError",
     "ToolPlugin",
@@ -71,15 +70,6 @@ class Plugin(Protocol):
 
         Like `Toolset.execute`, it is called inside a shield and may raise whatever its tool does.
         """
-        ...
-
-
-@runtime_checkable
-class Normalizes(Protocol):
-    """A plugin that can also bring the arguments of a call into their normal form."""
-
-    def normalize(self, call: ToolCall) -> ToolCall | Outcome:
-        """Return *call* in its normal form, which `Plugin.dispatch` is then given, or a failure."""
         ...
 
 

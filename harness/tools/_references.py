@@ -25,13 +25,13 @@ def is_pointer(reference: object) -> TypeGuard[str]:
     return isinstance(reference, str) and (reference == "#" or reference.startswith("#/"))
 
 
-def find(root: dict[str, JSON], pointer: str, united: Collection[int] = ()) -> JSON:
+def find(root: dict[str, JSON], pointer: str, united: Collection[int] | None = None) -> JSON:
     """Return what *pointer*, written for the original, points at in *root*.
 
     Args:
         root: The schema, rewritten or not.
         pointer: One that `is_pointer`.
-        united: The identities of the schemas that became unions.
+        united: The identities of the schemas that became unions; None if *root* is the original.
 
     Raises:
         LookupError: it points nowhere.
@@ -40,7 +40,7 @@ def find(root: dict[str, JSON], pointer: str, united: Collection[int] = ()) -> J
     return places[-1]
 
 
-def leads(root: dict[str, JSON], pointer: str, united: Collection[int] = ()) -> bool:
+def leads(root: dict[str, JSON], pointer: str, united: Collection[int] | None = None) -> bool:
     """Whether *pointer* points at anything, with the arguments of `find`."""
     try:
         find(root, pointer, united)
@@ -55,7 +55,7 @@ def moved(root: dict[str, JSON], pointer: str, united: Collection[int]) -> str:
 
 
 def _steps(
-    root: dict[str, JSON], pointer: str, united: Collection[int]
+    root: dict[str, JSON], pointer: str, united: Collection[int] | None
 ) -> Iterator[tuple[str, JSON]]:
     """Yield each step of *pointer*, as a pointer writes it, and where it leads."""
     value: JSON = root
@@ -65,7 +65,9 @@ def _steps(
             yield each, value
 
 
-def _through(value: JSON, step: str, united: Collection[int]) -> tuple[str, ...]:
+def _through(value: JSON, step: str, united: Collection[int] | None) -> tuple[str, ...]:
+    if united is None:
+        return (step,)
     if id(value) in united and step not in ANNOTATIONS:
         return ("anyOf", "0", step)
     if isinstance(value, dict) and step == "oneOf" and step not in value:

@@ -26,7 +26,15 @@ import msgspec
 from harness._errors import MissingPortError, ToolDefinitionError
 from harness._json import JSON
 from harness._messages import Message
-from harness._toolset import Admission, Batch, CallContext, CallPolicy, Outcome, ToolCall
+from harness._toolset import (
+    Admission,
+    Batch,
+    CallContext,
+    CallPolicy,
+    Outcome,
+    ToolCall,
+    normalized,
+)
 from harness.tools._definition import Tool
 from harness.tools._disclosure import (
     PluginCatalog,
@@ -35,7 +43,7 @@ from harness.tools._disclosure import (
 )
 from harness.tools._faults import listed
 from harness.tools._function import tool
-from harness.tools._plugin import Normalizes, Plugin, PluginError, plugin_from_tools
+from harness.tools._plugin import Plugin, PluginError, plugin_from_tools
 from harness.tools._registry import PluginT, ToolRegistry
 from harness.tools._rehydration import Rehydration, Resolve, rehydrate_activation
 from harness.tools._results import render_outcome, unsupported_type
@@ -95,7 +103,7 @@ class RegistryToolset:
         self._own = ToolList([search, load] if loadable else [])
         self._live: dict[str, Plugin | None] = dict.fromkeys(each.name for each in self._own.tools)
         """Whose each tool is that is shown; None stands for our own."""
-        self._shown: list[dict[str, JSON]] = list(self._own.definitions())
+        self._shown: tuple[dict[str, JSON], ...] = self._own.definitions()
         self._active: dict[str, None] = {}
         self._load(initial_active_plugins(registry.core_plugins() if active is None else active))
 
@@ -113,8 +121,11 @@ class RegistryToolset:
         return partition_plugin_catalog(self._active, self._registry.summaries())
 
     def definitions(self) -> tuple[dict[str, JSON], ...]:
-        """Return what is shown: what it was before, and after it what has been loaded since."""
-        return tuple(self._shown)
+        """Return what is shown: what it was before, and after it what has been loaded since.
+
+        The same object until something is loaded.
+        """
+        return self._shown
 
     def policy(self, call: ToolCall) -> CallPolicy:
         """Return what the plugin says; for a tool that is not shown, an undeclared call's."""
@@ -152,7 +163,7 @@ class RegistryToolset:
         As `ToolList.normalize`: for whoever needs to see the arguments before `execute` gets them.
         """
         owner: object = self._live.get(call.name) if call.type == "function" else None
-        return owner.normalize(call) if isinstance(owner, Normalizes) else call
+        return normalized(owner, call)
 
     async def activate(self, outcome: Outcome) -> None:
         """Load the plugins that *outcome* asks for: all of them, or none.
@@ -202,7 +213,7 @@ class RegistryToolset:
                     reason = f"has a tool called {each!r}, which is the name of one already shown"
                     raise PluginError(name, reason)
                 fresh[each] = plugin
-        self._shown.extend(self._registry.tool_definitions(added))
+        self._shown = (*self._shown, *self._registry.tool_definitions(added))
         self._live.update(fresh)
         self._active.update(dict.fromkeys(added))
 

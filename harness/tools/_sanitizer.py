@@ -40,7 +40,9 @@ def sanitize_tool_schema(schema: object) -> dict[str, JSON]:
     nodes = _walk(source)
     references = _references(source, nodes)
     _mend(nodes, references)
-    _redirect(nodes, references)
+    while _lose_what_is_gone(source, nodes, references):
+        _mend(nodes, references)
+    _redirect(source, nodes, references)
     return nodes[0].keywords
 
 
@@ -135,18 +137,43 @@ def _mend(nodes: list[Node], references: list[tuple[Node, Node]]) -> None:
                 waiting.append(each)
 
 
+def _lose_what_is_gone(
+    source: dict[str, JSON], nodes: list[Node], references: list[tuple[Node, Node]]
+) -> bool:
+    """Take out the references to what was dropped meanwhile; return whether there were any.
+
+    What then stands where they point, if anything does, is another schema.
+    """
+    united = {id(node.keywords) for node in nodes if node.united}
+    by_id = {id(node.keywords): node for node in nodes}
+    root, lost = nodes[0].keywords, False
+    for node, target in references:
+        for keyword in node.keywords.keys() & _REFERRING:
+            reference = node.keywords[keyword]
+            if not is_pointer(reference) or not leads(source, reference):
+                continue
+            found = find(root, reference, united) if leads(root, reference, united) else None
+            if found is None or by_id.get(id(found), target) is not target:
+                del node.keywords[keyword]
+                node.lose(FURTHER)
+                lost = True
+    return lost
+
+
 def _apply_mending(node: Node, under: str) -> None:
     for row in REWRITES:
         if row.under == under:
             row.apply(node)
 
 
-def _redirect(nodes: list[Node], references: list[tuple[Node, Node]]) -> None:
+def _redirect(
+    source: dict[str, JSON], nodes: list[Node], references: list[tuple[Node, Node]]
+) -> None:
     """Write the pointers of *references* for what has become of the schema."""
     united = {id(node.keywords) for node in nodes if node.united}
     root = nodes[0].keywords
     for node, _ in references:
         for keyword in node.keywords.keys() & _REFERRING:
             reference = node.keywords[keyword]
-            if is_pointer(reference) and leads(root, reference, united):
+            if is_pointer(reference) and leads(source, reference):
                 node.keywords[keyword] = moved(root, reference, united)

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from harness import Limits, open_run
 from harness._errors import MissingPortError
 from harness._toolset import Outcome, Toolset
-from harness.mcp import MCPServerError, open_mcp_tools
+from harness.mcp import MCPServerError, MCPTools, open_mcp_tools
 from harness.testing import (
     Scene,
     cancel_everywhere,
@@ -502,6 +502,27 @@ async def test_a_reconnect_that_fails_or_is_cancelled_leaves_no_connection(
         peer.silent = frozenset()
         await toolset.reconnect("peer")
         assert (await call(toolset, "hello")).kind == "completed"
+
+
+async def test_nothing_is_opened_anew_while_the_block_is_being_left(
+    autojump_clock: MockClock,
+) -> None:
+    peer, refused = Peer(), list[MCPServerError]()
+
+    async def reconnect(toolset: MCPTools) -> None:
+        try:
+            await toolset.reconnect("peer")
+        except MCPServerError as error:
+            refused.append(error)
+
+    async with trio.open_nursery() as nursery:
+        async with open_mcp_tools(peer.server()) as toolset:
+            nursery.start_soon(reconnect, toolset)
+            await trio.lowlevel.checkpoint()  # it waits for the old session to end
+        assert peer.open == 0
+    with pytest.raises(MCPServerError, match="its block is being left$"):
+        await toolset.reconnect("peer")
+    assert len(refused) <= 1
 
 
 # -- everywhere ----------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from harness.testing import (
     tool_call,
     tool_call_turn,
 )
-from harness.tools import ToolList, render_outcome
+from harness.tools import ToolList, disclosed, plugin_from_tools, render_outcome
 from tests.skills.examples import skill, write_skill
 from tests.tools.contexts import ask, context_for
 
@@ -340,3 +340,17 @@ async def test_any_context_will_do() -> None:
     context: CallContext[object] = context_for(call, None)
     outcome = await with_skills([tell], FOUND).execute(call, context)
     assert outcome == Outcome.completed("x")
+
+
+async def test_a_tool_that_comes_to_have_one_of_our_names_is_not_shown() -> None:
+    @tool
+    def load_skill() -> str:
+        """Pretend."""
+        return ""
+
+    inner = disclosed(plugins=[plugin_from_tools("rival", "A rival.", [load_skill])])
+    skilled = with_skills(inner, FOUND)
+    before = skilled.definitions()
+    assert skilled.definitions() is before
+    await skilled.activate(Outcome.completed(activate_plugins=["rival"]))
+    assert sorted(names(skilled)) == ["load_skill", "load_tools", "search_tools"]

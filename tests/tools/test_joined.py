@@ -10,13 +10,28 @@ from harness._toolset import (
     Batch,
     CallContext,
     CallPolicy,
+    NormalizedCall,
     Outcome,
     Reply,
     Suspend,
     ToolCall,
     Toolset,
+    normalized,
 )
-from harness.tools import JoinedToolset, ToolList, join_toolsets, tool
+from harness.skills import FoundSkills, with_skills
+from harness.tools import (
+    JoinedToolset,
+    Plugin,
+    RegistryToolset,
+    ToolList,
+    ToolRegistry,
+    define_tool,
+    definition_name,
+    disclosed,
+    join_toolsets,
+    plugin_from_tools,
+    tool,
+)
 from tests.tools.contexts import ask, context_for
 
 
@@ -157,6 +172,9 @@ async def test_whoever_activates_is_asked_and_any_may_call_an_error_fatal() -> N
     whole = Whole(two)
     joined = join_toolsets([one], whole)
     outcome = Outcome.completed(activate_skills=["x"])
+    with pytest.raises(MissingPortError):  # nobody has asked for it, so it is the first one's
+        await joined.activate(outcome)
+    joined = join_toolsets(whole, [one])
     await joined.activate(outcome)
     assert whole.activated == [outcome]
     assert joined.fatal(KeyError())
@@ -170,3 +188,43 @@ def test_one_toolset_is_itself_and_none_is_empty() -> None:
     assert join_toolsets(alone) is alone
     assert join_toolsets().definitions() == ()
     assert isinstance(join_toolsets(alone, []), JoinedToolset)
+
+
+@pytest.mark.rule("R-TOOL-09")
+def test_a_call_is_normalized_by_its_own_toolset() -> None:
+    def lower(raw: dict[str, JSON]) -> dict[str, JSON]:
+        return {key: str(value).lower() for key, value in raw.items()}
+
+    def say(arguments: dict[str, JSON], context: object) -> str:
+        return ""
+
+    schema: dict[str, JSON] = {"type": "object", "properties": {"word": {"type": "string"}}}
+    loud = define_tool("loud", "Say it.", schema=schema, execute=say, normalize=lower)
+    joined = join_toolsets([one], with_skills([loud], FoundSkills()))
+    call = ToolCall(id="c", name="loud", arguments='{"word": "HI"}')
+    assert isinstance(normal := normalized(joined, call), NormalizedCall)
+    assert normal.arguments == '{"word":"hi"}'
+    assert normalized(joined, normal) is normal
+    other = ToolCall(id="c", name="one", arguments="{}")
+    assert normalized(joined, other) is other
+    assert normalized(object(), call) is call
+
+
+async def test_each_toolset_loads_what_calls_of_its_own_have_asked_for() -> None:
+    @tool
+    def far() -> str:
+        """Look far."""
+        return "far"
+
+    registry: ToolRegistry[Plugin] = ToolRegistry(["a"])
+    registry.register(plugin_from_tools("a", "A.", [one]))
+    first = RegistryToolset(registry)
+    second = disclosed(plugins=[plugin_from_tools("c", "C.", [far])])
+    joined = join_toolsets(first, second)
+    before = joined.definitions()
+    assert joined.definitions() is before
+    call = ToolCall(id="c", name="load_tools", arguments='{"names": ["c"]}')
+    outcome = await joined.execute(call, context_for(call, None))
+    await joined.activate(outcome)
+    after = [definition_name(each) for each in joined.definitions()]
+    assert after == [*(definition_name(each) for each in before), "far"]

@@ -1,5 +1,6 @@
 from typing import Any
 
+import jsonschema
 import pytest
 
 from harness._json import JSON
@@ -69,3 +70,45 @@ def test_a_reference_to_what_has_gone_goes_too() -> None:
     }
     result: Any = sanitize_tool_schema(schema)
     assert result["properties"]["c"] == {"description": "Further conditions apply."}
+
+
+NULLABLE: dict[str, JSON] = {"type": ["string", "null"]}
+CLOSED: dict[str, JSON] = {"type": "object", "additionalProperties": False}
+
+
+@pytest.mark.rule("R-SCHEMA-02")
+@pytest.mark.parametrize(
+    ("pointed_at", "reference", "instance"),
+    [
+        (
+            {"anyOf": [{"type": "integer"}], "oneOf": [{"type": "string"}, CLOSED]},
+            "#/properties/a/oneOf/0",
+            "x",
+        ),
+        ({"not": CLOSED}, "#/properties/a/not", {}),
+        ({"$anchor": "A", **NULLABLE}, "#A", None),
+        ({"$id": "http://x/a", **NULLABLE}, "http://x/a", None),
+    ],
+    ids=["another union stands there", "dropped", "an anchor", "an id"],
+)
+def test_what_a_reference_accepted_is_accepted_after_what_it_points_at_has_changed(
+    pointed_at: dict[str, JSON], reference: str, instance: object
+) -> None:
+    schema: dict[str, JSON] = {
+        "type": "object",
+        "properties": {"a": pointed_at, "b": {"$ref": reference}},
+    }
+    result = sanitize_tool_schema(schema)
+    for each in (schema, result):
+        assert jsonschema.Draft202012Validator(each).is_valid({"b": instance})
+    assert sanitize_tool_schema(result) == result
+
+
+@pytest.mark.rule("R-SCHEMA-01")
+def test_a_reference_that_led_nowhere_is_left_as_it_is() -> None:
+    schema: dict[str, JSON] = {
+        "type": "object",
+        "properties": {"a": {**NULLABLE}, "b": {"$ref": "#/properties/a/oneOf/1"}},
+    }
+    result = sanitize_tool_schema(schema)
+    assert sanitize_tool_schema(result) == result
