@@ -517,7 +517,7 @@ async def test_nothing_is_opened_anew_while_the_block_is_being_left(
 
     async with trio.open_nursery() as nursery:
         async with open_mcp_tools(peer.server()) as toolset:
-            nursery.start_soon(reconnect, toolset)
+            nursery.start_soon(reconnect, toolset)  # noqa: ASYNC111  # to be refused
             await trio.lowlevel.checkpoint()  # it waits for the old session to end
         assert peer.open == 0
     with pytest.raises(MCPServerError, match="its block is being left$"):
