@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import cast
 
 from harness._arguments import Unparseable, parse_arguments
@@ -78,6 +79,8 @@ def _arguments_text(arguments: JSON) -> str:
 def _give_ids(draft: Draft) -> None:
     changes: dict[int, Message] = {}
     nameless: deque[str] = deque()  # calls without an id may be answered just as namelessly
+    taken: set[str] = set()
+    """By calls so far: an id that is made up must not draw the result of another call."""
     for place, entry in enumerate(draft.entries):
         message = entry.message
         if message["role"] == "tool":
@@ -91,7 +94,10 @@ def _give_ids(draft: Draft) -> None:
         if message["role"] != "assistant":
             continue
         calls = message.get("tool_calls", ())
-        named = [_named(call, entry.index, position) for position, call in enumerate(calls)]
+        taken.update(_texts(each.get("id") for each in calls))
+        taken.update(_texts(_ids_of_results(draft.entries, place + 1)))
+        named = [_named(call, entry.index, position, taken) for position, call in enumerate(calls)]
+        taken.update(each["id"] for each in named)
         for old, new in zip(calls, named, strict=True):
             if new is not old:
                 draft.report("missing_call_id", entry)
@@ -102,11 +108,30 @@ def _give_ids(draft: Draft) -> None:
     draft.change(changes)
 
 
-def _named(call: CallMessage, index: int, position: int) -> CallMessage:
-    """Return *call* with an id: its own, or one made of its place."""
+def _named(call: CallMessage, index: int, position: int, taken: Container[str]) -> CallMessage:
+    """Return *call* with an id: its own, or one made of its place that is not *taken*."""
     id: object = call.get("id")
-    text = _id_text(id) or f"call_{index}_{position}"
-    return call if text == id else cast(CallMessage, {**call, "id": text})
+    text = _id_text(id)
+    if isinstance(id, str) and text:
+        return call
+    if not text or text in taken:
+        text = f"call_{index}_{position}"
+    while text in taken:
+        text += "_"
+    return cast(CallMessage, {**call, "id": text})
+
+
+def _texts(ids: Iterable[object]) -> Iterator[str]:
+    """Yield those of *ids* that are texts and not empty."""
+    return (each for each in ids if isinstance(each, str) and each)
+
+
+def _ids_of_results(entries: Sequence[Entry], place: int) -> Iterator[object]:
+    """Yield the ids of the results that stand in *entries* from *place* on."""
+    for entry in itertools.islice(entries, place, None):
+        if entry.message["role"] != "tool":
+            return
+        yield entry.message.get("tool_call_id")
 
 
 def _id_text(id: object) -> str:

@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
-from typing import get_args
+from typing import Any, get_args
 
 import attrs
 import pytest
@@ -59,6 +59,9 @@ EMPTIES: list[dict[str, object]] = [
     {"role": "assistant", "content": []},
     {"role": "assistant", "content": None, "refusal": ""},
 ]
+
+
+CALL: dict[str, Any] = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 def interrupted(id: str) -> dict[str, object]:
@@ -561,3 +564,47 @@ def test_nesting_without_end_is_healed() -> None:
         check_healed([USER, {**USER, "content": value}])
         check_healed([USER, {**USER, "seen": value}])
         check_healed([value, asks(call("a", value))])
+
+
+@pytest.mark.rule("R-HEAL-04", "R-HEAL-10")
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [
+            {"role": "user", "content": "Go."},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [CALL, {**CALL, "id": "call_1_0"}],
+            },
+            {"role": "tool", "tool_call_id": "call_1_0", "content": "looked up"},
+        ],
+        [
+            {"role": "user", "content": "Go."},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{**CALL, "id": 1}, {**CALL, "id": "1"}],
+            },
+            {"role": "tool", "tool_call_id": "1", "content": "looked up"},
+        ],
+        [
+            {"role": "user", "content": "Go."},
+            {"role": "assistant", "content": None, "tool_calls": [{**CALL, "id": "call_3_0"}]},
+            {"role": "user", "content": "And?"},
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "call_3_0", "content": "looked up"},
+        ],
+    ],
+    ids=["in one message", "a number beside a text", "of an earlier message"],
+)
+def test_an_id_that_is_made_up_draws_nobody_else_s_result(messages: list[Any]) -> None:
+    healed = heal_messages(messages).messages
+    answers = [each for each in healed if each["role"] == "tool"]
+    (given,) = [each for each in answers if each["content"] == "looked up"]
+    asked = [call for each in healed for call in each.get("tool_calls", ())]
+    wanted = "call_3_0" if len(messages) == 5 else messages[1]["tool_calls"][1]["id"]
+    assert given["tool_call_id"] == wanted
+    assert len(answers) == len(asked) == 2
+    assert len({each["id"] for each in asked}) == 2
+    assert heal_messages(healed).issues == ()
