@@ -170,13 +170,19 @@ class _Child:
         incoming.close()
 
     async def write(self, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        """Write what is sent; close the input once nothing more can come."""
+        """Write what is sent; close the input once nothing more can come.
+
+        A server that has closed its input and lives on answers nothing: it is told to end, so that
+        whoever waits for it hears so.
+        """
         stdin = self._process.stdin
         assert stdin is not None
-        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        try:
             async for each in outgoing:
                 text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await stdin.send_all(text.encode() + b"\n")
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._signal(kill=False)
         outgoing.close()
         await stdin.aclose()
 

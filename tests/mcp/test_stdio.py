@@ -359,6 +359,16 @@ async def test_a_server_that_closes_its_output_is_gone() -> None:
         assert "the connection ended" in outcome.error
 
 
+@pytest.mark.rule("R-MCP-13")
+async def test_a_server_that_closes_its_input_is_gone_when_it_is_written_to() -> None:
+    async with open_mcp_tools(raw(odd="os.close(0); time.sleep(600)", grace=0)) as toolset:
+        with trio.move_on_after(0.3):
+            await call(toolset, "odd")
+        with trio.fail_after(5):
+            outcome = await call(toolset, "echo", '{"text": "x"}')
+        assert outcome.failure_kind == "external"
+
+
 @pytest.mark.rule("R-MCP-08")
 async def test_ten_megabytes_come_back_whole() -> None:
     text = "x" * 10_000_000
