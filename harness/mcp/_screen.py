@@ -8,6 +8,7 @@ connection is first seen.
 from __future__ import annotations
 
 import contextvars
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -75,8 +76,29 @@ async def screened(transport: Transport, screen: Screen) -> AsyncIterator[Transp
         yield _Received(read, screen), _Sent(write, screen)
 
 
+class _Closing(ABC):
+    """A stream that its block closes."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close it."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
 @attrs.define(eq=False)
-class _Received:
+class _Received(_Closing):
     _stream: ReadStream[SessionMessage | Exception]
     _screen: Screen
 
@@ -106,20 +128,9 @@ class _Received:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
 
 @attrs.define(eq=False)
-class _Sent:
+class _Sent(_Closing):
     _stream: WriteStream[SessionMessage]
     _screen: Screen
 
@@ -129,14 +140,3 @@ class _Sent:
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()

@@ -150,7 +150,7 @@ class SkilledToolset:
         own = {each.name for each in self._own.tools}
         for definition in self._toolset.definitions():
             name = definition_name(definition)
-            if name in own:
+            if name is not None and name in own:
                 raise ToolDefinitionError(
                     name, "two tools have this name, expected the tool of skills alone"
                 )

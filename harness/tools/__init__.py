@@ -10,7 +10,7 @@ from harness.tools._disclosure import (
     partition_plugin_catalog,
 )
 from harness.tools._function import FunctionTool, tool
-from harness.tools._joined import JoinedToolset, definition_name, join_toolsets
+from harness.tools._joined import JoinedToolset, join_toolsets
 from harness.tools._normalize import Normalizer, normalize_call
 from harness.tools._object_schema import ObjectSchema
 from harness.tools._plugin import Plugin, PluginError, ToolPlugin, plugin_from_tools
@@ -24,7 +24,7 @@ from harness.tools._schema import ArgIssue, ArgsInvalid, Schema
 from harness.tools._search import SearchResult, ToolMatch
 from harness.tools._toolset import ToolList, as_toolset
 from harness.tools._type_schema import TypeSchema
-from harness.tools._wire import tool_wire_definition
+from harness.tools._wire import definition_name, tool_wire_definition
 
 __all__ = [
     "REWRITES",

@@ -31,8 +31,9 @@ from harness._toolset import (
 )
 from harness.tools._definition import Tool
 from harness.tools._toolset import as_toolset
+from harness.tools._wire import definition_name
 
-__all__ = ["JoinedToolset", "definition_name", "join_toolsets"]
+__all__ = ["JoinedToolset", "join_toolsets"]
 
 
 class JoinedToolset:
@@ -138,7 +139,7 @@ class JoinedToolset:
         owners: dict[str, Toolset] = {}
         for toolset, defined in zip(self._toolsets, seen, strict=True):
             for definition in defined:
-                name = definition_name(definition)
+                name = definition_name(definition) or ""
                 if owners.setdefault(name, toolset) is not toolset:
                     clash = clash or name
                     continue
@@ -151,13 +152,6 @@ class JoinedToolset:
 
 def _is(one: object, other: object) -> bool:
     return one is other
-
-
-def definition_name(definition: dict[str, JSON]) -> str:
-    """Return what a model calls the tool that *definition* is of; nothing, if it is of none."""
-    function = definition.get("function")
-    name = function.get("name") if isinstance(function, dict) else None
-    return name if isinstance(name, str) else ""
 
 
 def join_toolsets(*toolsets: Toolset | Iterable[Tool]) -> Toolset:

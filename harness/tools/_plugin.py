@@ -21,6 +21,7 @@ from harness._json import JSON, check_json, encode_text
 from harness._toolset import CallContext, CallPolicy, Outcome, ToolCall
 from harness.tools._definition import Tool, check_name
 from harness.tools._toolset import ToolList
+from harness.tools._wire import definition_name
 
 __all__ = [
     "Plugin",
@@ -131,9 +132,8 @@ def definitions_by_name(plugin: Plugin) -> dict[str, dict[str, JSON]]:
 
 
 def _named(plugin: Plugin, definition: object) -> str:
-    function = definition.get("function") if isinstance(definition, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    if not isinstance(name, str):
+    name = definition_name(definition)
+    if name is None:
         reason = f"defines a tool as {shown(definition)}, expected a function with a name"
         raise PluginError(plugin.name, reason)
     try:

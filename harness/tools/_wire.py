@@ -5,7 +5,14 @@ from __future__ import annotations
 from harness._json import JSON
 from harness.tools._definition import Tool, check_name
 
-__all__ = ["tool_wire_definition"]
+__all__ = ["definition_name", "tool_wire_definition"]
+
+
+def definition_name(definition: object) -> str | None:
+    """Return what a model calls the function that *definition* is of; None if it is of none."""
+    function = definition.get("function") if isinstance(definition, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def tool_wire_definition(tool: Tool, wire_name: str | None = None) -> dict[str, JSON]:

@@ -1,11 +1,25 @@
 """A turn's stream with its events and its spend at hand."""
 
+from collections.abc import Iterable
+
 from harness._events import Event, TextDelta, TextReset
 from harness._model import Assembly, Attempt, Chunk, TextSurface
 from harness._usage import Usage
 from harness.completion import OpenTurnStream, open_turn_stream
 
-__all__ = ["Turn"]
+__all__ = ["Turn", "text_shown"]
+
+
+def text_shown(events: Iterable[Event]) -> str:
+    """Return what a reader of the text sees after *events*."""
+    text = ""
+    for event in events:
+        match event:
+            case TextDelta():
+                text += event.text
+            case TextReset():
+                text = ""
+    return text
 
 
 class Turn:
@@ -28,14 +42,7 @@ class Turn:
     @property
     def text(self) -> str:
         """What a reader of the text sees."""
-        text = ""
-        for event in self.told:
-            match event:
-                case TextDelta():
-                    text += event.text
-                case TextReset():
-                    text = ""
-        return text
+        return text_shown(self.told)
 
     async def attempt(self, *chunks: Chunk) -> Attempt:
         async with self.stream.attempt() as attempt:

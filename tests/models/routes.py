@@ -7,10 +7,11 @@ import trio
 
 from harness import Chunk, ModelLike, RunResult, TextSurface, open_run
 from harness._errors import ProviderError
-from harness.events import AttemptFinished, AttemptStarted, Event, TextDelta, TextReset, Tried
+from harness.events import AttemptFinished, AttemptStarted, Event, TextReset, Tried
 from harness.models import ModelTransport, Route, RoutedModel
 from harness.routing import CircuitBreaker, Hedge
 from harness.testing import scripted_model
+from tests.completion.turns import text_shown
 
 __all__ = ["MODEL", "STOP", "Told", "busy", "down", "refused", "route", "said", "told_by"]
 
@@ -91,14 +92,7 @@ class Told:
     @property
     def text(self) -> str:
         """What a reader of the text sees at the end."""
-        text = ""
-        for event in self.events:
-            match event:
-                case TextDelta():
-                    text += event.text
-                case TextReset():
-                    text = ""
-        return text
+        return text_shown(self.events)
 
     @property
     def resets(self) -> list[str]:
