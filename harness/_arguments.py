@@ -23,7 +23,7 @@ from typing import TypeAlias, assert_never
 import attrs
 
 from harness._errors import NotJSONError
-from harness._json import JSON, check_json, decode
+from harness._json import JSON, check_json, decode, digest
 from harness._toolset import ToolCall
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Parsed",
     "Unparseable",
     "UnsupportedType",
+    "call_digest",
     "json_type",
     "parse_arguments",
     "parse_tool_call_arguments",
@@ -90,6 +91,13 @@ def parse_arguments(raw: object, *, call_type: str = "function") -> Arguments:
     if isinstance(value, dict):
         return Parsed(arguments=value)
     return Unparseable(detail=f"the arguments are {json_type(value)}, expected one JSON object")
+
+
+def call_digest(call: ToolCall) -> str:
+    """Return what calls with the same name and the same arguments have in common; never raises."""
+    parsed = parse_tool_call_arguments(call)
+    arguments = parsed.arguments if isinstance(parsed, Parsed) else repr(call.arguments)
+    return digest([call.type, call.name, arguments])
 
 
 def tool_call_arguments_absent(raw: object) -> bool:

@@ -14,6 +14,8 @@
     │   ├── MissingPortError          something asked for a port that is not there
     │   ├── MissingExtraError         an optional dependency is not installed
     │   ├── PlanError                 a route that cannot be planned
+    │   ├── CheckpointInputError      input that a checkpoint of this status does not take
+    │   ├── ReceiptStateError         settling by hand what is in no doubt
     │   └── MisuseError               reported by an event, never raised: see its codes
     ├── ProviderError               the remote side misbehaved
     │   ├── CompletionDefectError     it answered, and the answer is unusable
@@ -22,6 +24,13 @@
     │   └── RouteError                every endpoint of a route failed, or none could be tried
     ├── StorageError                a saved state or a log cannot be used
     │   ├── RecordError               a stored record does not load
+    │   │   └── CheckpointVersionError  it is of a version that is not known here
+    │   ├── RunNotFoundError          the store has no such run
+    │   ├── RunExistsError            the store has one of this id already
+    │   ├── RunBusyError              another worker is at it
+    │   ├── LeaseLostError            another worker has taken over; nothing was written
+    │   ├── StaleRevisionError        a commit that follows another revision than the stored one
+    │   ├── StoreError                the database itself cannot be used: see its codes
     │   └── JournalTimeoutError       the journal did not answer while a run was closing
     ├── RunTimeoutError             a `RunDeadline` passed
     ├── AbortedToolCallError        a call refused because its run had been stopped
@@ -41,6 +50,8 @@ from typing import Literal, TypeAlias
 __all__ = [
     "AbortedToolCallError",
     "AttemptSuperseded",
+    "CheckpointInputError",
+    "CheckpointVersionError",
     "CompletionDefectError",
     "DefectKind",
     "ErrorCategory",
@@ -50,6 +61,7 @@ __all__ = [
     "InternalError",
     "InvalidCompactionError",
     "JournalTimeoutError",
+    "LeaseLostError",
     "MissingExtraError",
     "MissingPortError",
     "MisuseError",
@@ -57,14 +69,20 @@ __all__ = [
     "NotJSONError",
     "PlanError",
     "ProviderError",
+    "ReceiptStateError",
     "RecordError",
     "ReplyError",
     "RouteError",
     "RouteFailure",
+    "RunBusyError",
+    "RunExistsError",
+    "RunNotFoundError",
     "RunTimeoutError",
     "RunUseError",
+    "StaleRevisionError",
     "StallBudget",
     "StorageError",
+    "StoreError",
     "StreamStalled",
     "StructuredOutputError",
     "ToolDefinitionError",
@@ -257,6 +275,18 @@ class PlanError(UsageError, ValueError):
     code = "route.plan"
 
 
+class CheckpointInputError(UsageError, ValueError):
+    """Input that a checkpoint does not take in its status; the message says what it needs."""
+
+    code = "checkpoint.input"
+
+
+class ReceiptStateError(UsageError, ValueError):
+    """A receipt was to be settled by hand, and is in no doubt."""
+
+    code = "receipt.state"
+
+
 class MisuseError(UsageError):
     """A misuse that does not end the run: it is reported by a `CallRejected` event.
 
@@ -409,6 +439,90 @@ class RecordError(StorageError, ValueError):
         self.reason = reason
         self.path = path
         super().__init__(f"the record does not load at {path or 'its root'}: {reason}")
+
+
+class CheckpointVersionError(RecordError):
+    """A stored record is of a version that is not known here; `version` is what it says."""
+
+    code = "record.version"
+
+    def __init__(self, version: object, *, newest: int) -> None:
+        self.version = version
+        self.newest = newest
+        super().__init__(f"it is {version!r}, expected 1 to {newest}", path="$.version")
+
+
+class RunNotFoundError(StorageError, LookupError):
+    """A store has no run of this id, or not this revision of it."""
+
+    code = "run.not_found"
+
+    def __init__(self, run_id: str, *, revision: int | None = None) -> None:
+        self.run_id = run_id
+        self.revision = revision
+        of = "" if revision is None else f" at revision {revision}"
+        super().__init__(f"the store has no run {run_id!r}{of}")
+
+
+class RunExistsError(StorageError):
+    """A run was to be created under an id that the store has already."""
+
+    code = "run.exists"
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"the store has a run {run_id!r} already, expected a new id")
+
+
+class RunBusyError(StorageError):
+    """Another worker holds the run; `seconds` is what is left of its lease."""
+
+    code = "run.busy"
+
+    def __init__(self, run_id: str, *, owner: str, seconds: float) -> None:
+        self.run_id = run_id
+        self.owner = owner
+        self.seconds = seconds
+        super().__init__(f"run {run_id!r} is held by {owner!r} for another {seconds:.3g} s")
+
+
+class LeaseLostError(StorageError):
+    """A worker wrote, or went on, after another one had taken over; nothing was written."""
+
+    code = "lease.lost"
+
+    def __init__(self, run_id: str, *, owner: str) -> None:
+        self.run_id = run_id
+        self.owner = owner
+        super().__init__(f"{owner!r} no longer holds run {run_id!r}")
+
+
+class StaleRevisionError(StorageError):
+    """A commit does not follow the revision that is stored."""
+
+    code = "checkpoint.stale"
+
+    def __init__(self, run_id: str, *, revision: int, stored: int) -> None:
+        self.run_id = run_id
+        self.revision = revision
+        self.stored = stored
+        super().__init__(
+            f"revision {revision} of run {run_id!r} was to be committed, and the store has "
+            f"revision {stored}, expected its successor"
+        )
+
+
+class StoreError(StorageError):
+    """A database cannot be used; what it had committed stands.
+
+    Codes: ``store.foreign`` (not a store of ours), ``store.newer`` (of a later version),
+    ``store.corrupt``, ``store.full``, ``store.read_only``, ``store.unreachable``,
+    ``store.busy``, ``store.closed``.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
 
 
 class JournalTimeoutError(StorageError, TimeoutError):

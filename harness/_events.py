@@ -22,6 +22,7 @@ __all__ = [
     "AttemptOutcome",
     "AttemptStarted",
     "CallRejected",
+    "ChildEvent",
     "CompactionFinished",
     "CompactionStarted",
     "Event",
@@ -31,6 +32,7 @@ __all__ = [
     "Posted",
     "Progress",
     "ReasoningDelta",
+    "ReceiptAmbiguous",
     "RunFinished",
     "RunStarted",
     "Settled",
@@ -299,6 +301,27 @@ class FlushFailed(_Event, frozen=True, kw_only=True):
     failure: Failure
 
 
+class ReceiptAmbiguous(_Event, frozen=True, kw_only=True):
+    """A call may or may not have had its effect, so it was not run again; somebody must look.
+
+    *receipt* is its key, as the store's listing shows it.
+    """
+
+    call_id: str
+    name: str
+    attempt: int
+    receipt: str
+
+
+class ChildEvent(_Event, frozen=True, kw_only=True):
+    """What a child run told. *path* names the agents from this run's child down to that run."""
+
+    path: tuple[str, ...]
+    call_id: str
+    """The call of this run in which it happens."""
+    event: Event
+
+
 Event: TypeAlias = (
     RunStarted
     | RunFinished
@@ -322,6 +345,8 @@ Event: TypeAlias = (
     | CompactionFinished
     | FlushDue
     | FlushFailed
+    | ReceiptAmbiguous
+    | ChildEvent
 )
 """Everything a run tells."""
 

@@ -14,6 +14,8 @@ from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, get_args, run
 import attrs
 
 from harness._bounds import check_seconds
+from harness._chain import ChainRef
+from harness._durable import ReceiptClaim
 from harness._events import Event
 from harness._json import JSON, check_json
 from harness._messages import (
@@ -31,6 +33,7 @@ __all__ = [
     "CallContext",
     "CallPolicy",
     "Effect",
+    "ForwardingToolset",
     "NormalizedCall",
     "Normalizes",
     "Outcome",
@@ -224,6 +227,8 @@ class Reply:
     """An answer from outside to a call that asked."""
 
     value: JSON
+    payload: JSON = None
+    """What the question carried (`Suspend.payload`), for a call that is run again."""
 
 
 @attrs.frozen(kw_only=True)
@@ -240,6 +245,8 @@ class Batch:
     """What the last `Admission` of this batch left."""
     replies: Mapping[str, Reply] = attrs.field(factory=dict)
     """Answers so far, by call id."""
+    forgotten: Mapping[str, int] = attrs.field(factory=dict)
+    """Answered calls that compactions took out of *messages*; see `RunState.forgotten`."""
 
 
 @attrs.frozen(kw_only=True)
@@ -281,8 +288,10 @@ class CallContext(Generic[HostT_co]):
     """The answer, if this call had suspended and is now run again."""
     budget: object = None
     """The run's ledger; a child run takes it as its own budget's parent."""
-    chain: object = None
-    """The run's lineage, for delegating tools."""
+    chain: ChainRef | None = None
+    """The run's lineage, if `open_run` was told of one."""
+    receipt: ReceiptClaim | None = None
+    """What this call holds in a receipt store, if it is run under one."""
     _tell: Callable[[Event], None] = attrs.field(alias="tell")
     _keep_permit: Callable[[], Callable[[], None]] = attrs.field(alias="keep_permit")
 
@@ -357,3 +366,52 @@ def normalized(toolset: object, call: ToolCall) -> ToolCall | Outcome:
     For whoever has to see the arguments before `Toolset.execute` gets them: wrappers pass it on.
     """
     return toolset.normalize(call) if isinstance(toolset, Normalizes) else call
+
+
+class ForwardingToolset:
+    """Passes every question on: the base of a wrapper, which overrides the one that it answers.
+
+    A wrapper of several toolsets overrides `_owner` too.
+    """
+
+    def __init__(self, toolset: Toolset) -> None:
+        self._toolset = toolset
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._toolset!r}>"
+
+    def _owner(self, call: ToolCall) -> Toolset:
+        """Return the toolset that *call* is for."""
+        return self._toolset
+
+    def definitions(self) -> Sequence[dict[str, JSON]]:
+        """As `Toolset.definitions`."""
+        return self._toolset.definitions()
+
+    def policy(self, call: ToolCall) -> CallPolicy:
+        """As `Toolset.policy`."""
+        return self._owner(call).policy(call)
+
+    async def admit(self, batch: Batch) -> Admission:
+        """As `Toolset.admit`."""
+        return await self._toolset.admit(batch)
+
+    async def execute(self, call: ToolCall, context: CallContext[object]) -> Outcome:
+        """As `Toolset.execute`."""
+        return await self._owner(call).execute(call, context)
+
+    def normalize(self, call: ToolCall) -> ToolCall | Outcome:
+        """As `normalized`."""
+        return normalized(self._owner(call), call)
+
+    async def activate(self, outcome: Outcome) -> None:
+        """As `Toolset.activate`."""
+        await self._toolset.activate(outcome)
+
+    def render(self, call: ToolCall, outcome: Outcome) -> Message:
+        """As `Toolset.render`."""
+        return self._owner(call).render(call, outcome)
+
+    def fatal(self, error: BaseException) -> bool:
+        """As `Toolset.fatal`."""
+        return self._toolset.fatal(error)

@@ -23,15 +23,18 @@ SCOPE_FILES: Final = frozenset(
     {
         "_shield",
         "completion._attempt",
+        "delegation._child",
         "kernel._batch",
         "kernel._deadline",
         "kernel._run",
+        "receipts._lease",
         "routing._executor",
     }
 )
 """The files below the edges that may open a nursery or a cancel scope."""
 
 TRIO_FILES: Final = SCOPE_FILES | {
+    "checkpoints._driver",
     "completion._channel",
     "completion._merge",
     "kernel._emitter",
@@ -41,6 +44,7 @@ TRIO_FILES: Final = SCOPE_FILES | {
     "kernel._leg",
     "kernel._limiters",
     "kernel._writer",
+    "receipts._toolset",
     "tools._thread",
 }
 """The files below the edges that may import trio; no other knows what runs it."""
@@ -49,13 +53,14 @@ SCOPES: Final = frozenset(
     {"CancelScope", "fail_after", "fail_at", "move_on_after", "move_on_at", "open_nursery"}
 )
 
-RUNTIME: Final = frozenset({"attrs", "msgspec", "trio"})
+RUNTIME: Final = frozenset({"attrs", "cattrs", "msgspec", "trio"})
 """The third-party packages that the core may import."""
 
 EDGE_PACKAGES: Final = {
     "_cli": frozenset({"httpx2", "xllamacpp"}),
     "mcp": frozenset({"anyio", "httpx2", "mcp", "mcp_types", "pydantic"}),
     "providers": frozenset({"httpx2"}),
+    "stores": frozenset({"psycopg", "psycopg_pool"}),
     "testing": frozenset({"hypothesis", "pytest"}),
 }
 """What an edge may import besides."""

@@ -8,11 +8,14 @@ from harness import _errors
 from harness._errors import (
     AbortedToolCallError,
     AttemptSuperseded,
+    CheckpointInputError,
+    CheckpointVersionError,
     CompletionDefectError,
     HarnessError,
     InternalError,
     InvalidCompactionError,
     JournalTimeoutError,
+    LeaseLostError,
     MissingExtraError,
     MissingPortError,
     MisuseError,
@@ -20,12 +23,18 @@ from harness._errors import (
     NotJSONError,
     PlanError,
     ProviderError,
+    ReceiptStateError,
     RecordError,
     ReplyError,
     RouteError,
+    RunBusyError,
+    RunExistsError,
+    RunNotFoundError,
     RunTimeoutError,
     RunUseError,
+    StaleRevisionError,
     StorageError,
+    StoreError,
     StreamStalled,
     StructuredOutputError,
     ToolDefinitionError,
@@ -63,6 +72,8 @@ ERRORS: list[tuple[HarnessError, str, str]] = [
         "'httpx2' is not installed, expected it with: pip install 'trio-harness[http]'",
     ),
     (PlanError("text"), "route.plan", "text"),
+    (CheckpointInputError("text"), "checkpoint.input", "text"),
+    (ReceiptStateError("text"), "receipt.state", "text"),
     (
         StructuredOutputError("Paris", "not JSON"),
         "completion.output",
@@ -110,6 +121,37 @@ ERRORS: list[tuple[HarnessError, str, str]] = [
     (RecordError("no", path="a.b"), "record.invalid", "the record does not load at a.b: no"),
     (RecordError("no"), "record.invalid", "the record does not load at its root: no"),
     (
+        CheckpointVersionError(3, newest=2),
+        "record.version",
+        "the record does not load at $.version: it is 3, expected 1 to 2",
+    ),
+    (RunNotFoundError("a"), "run.not_found", "the store has no run 'a'"),
+    (
+        RunNotFoundError("a", revision=2),
+        "run.not_found",
+        "the store has no run 'a' at revision 2",
+    ),
+    (
+        RunExistsError("a"),
+        "run.exists",
+        "the store has a run 'a' already, expected a new id",
+    ),
+    (
+        RunBusyError("a", owner="b", seconds=1.23456),
+        "run.busy",
+        "run 'a' is held by 'b' for another 1.23 s",
+    ),
+    (LeaseLostError("a", owner="b"), "lease.lost", "'b' no longer holds run 'a'"),
+    (
+        StaleRevisionError("a", revision=3, stored=5),
+        "checkpoint.stale",
+        (
+            "revision 3 of run 'a' was to be committed, and the store has revision 5, "
+            "expected its successor"
+        ),
+    ),
+    (StoreError("store.full", "text"), "store.full", "text"),
+    (
         JournalTimeoutError(["a"]),
         "journal.timeout",
         "the journal did not answer in time; calls left unanswered: ['a']",
@@ -154,8 +196,12 @@ def test_there_is_one_example_or_more_of_each_class_and_all_are_exported() -> No
     assert set(CLASSES) <= set(_errors.__all__)
 
 
+SEVERAL = (MisuseError, StoreError)
+"""Each has several codes, which its docstring lists."""
+
+
 def test_each_class_has_a_code_of_its_own() -> None:
-    codes = [cls.code for cls in CLASSES.values() if cls is not MisuseError]
+    codes = [cls.code for cls in CLASSES.values() if cls not in SEVERAL]
     assert len(set(codes)) == len(codes)
     assert all(re.fullmatch(r"[a-z]+([._-][a-z]+)*", code) for code in codes)
 

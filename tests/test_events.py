@@ -36,6 +36,7 @@ PLAIN: dict[object, st.SearchStrategy[object]] = {
     Failure: failures,
     Tried: st.builds(Tried, turn_id=texts, provider=texts, hedge=st.booleans()),
     tuple[str, ...]: st.lists(texts, max_size=3).map(tuple),
+    Event: st.builds(Posted, text=texts, run_id=texts),
 }
 """The only types that a field of an event may have, besides literals and unions of these."""
 

@@ -7,16 +7,20 @@ import pytest
 import trio
 
 from harness._events import Event, Progress
-from harness._messages import FAILURE_KINDS, INTERRUPTED_TEXT, NOT_RUN_TEXT
+from harness._json import JSON
+from harness._messages import FAILURE_KINDS, INTERRUPTED_TEXT, NOT_RUN_TEXT, Message
 from harness._toolset import (
     Admission,
     Batch,
     CallContext,
     CallPolicy,
+    ForwardingToolset,
     Outcome,
     Reply,
     Suspend,
     ToolCall,
+    Toolset,
+    normalized,
 )
 
 CALL = ToolCall(id="a", name="look")
@@ -183,3 +187,60 @@ def test_a_policy_names_a_pool_and_a_known_effect(field: str, value: object) -> 
     fields: dict[str, object] = {"pool": "x", field: value}
     with pytest.raises((TypeError, ValueError), match=rf"^CallPolicy\.{field} is "):
         CallPolicy(**fields)  # type: ignore[arg-type]  # what the test is about
+
+
+async def test_a_forwarding_toolset_passes_every_question_on() -> None:
+    class Inner(ForwardingToolset):
+        """Answers each question with what was asked."""
+
+        def __init__(self) -> None:
+            self.asked: list[tuple[object, ...]] = []
+
+        def __repr__(self) -> str:
+            return "<Inner>"
+
+        def definitions(self) -> tuple[dict[str, JSON], ...]:
+            return ({"name": "look"},)
+
+        def policy(self, call: ToolCall) -> CallPolicy:
+            return CallPolicy(pool="theirs")
+
+        async def admit(self, batch: Batch) -> Admission:
+            return Admission(memo=batch.run_id)
+
+        async def execute(self, call: ToolCall, context: CallContext[object]) -> Outcome:
+            return Outcome.completed([call.id, context.host])
+
+        def normalize(self, call: ToolCall) -> Outcome:
+            return Outcome.failed(call.id)
+
+        async def activate(self, outcome: Outcome) -> None:
+            self.asked.append(("activate", outcome))
+
+        def render(self, call: ToolCall, outcome: Outcome) -> Message:
+            return {"role": "tool", "tool_call_id": call.id, "content": outcome.error}
+
+        def fatal(self, error: BaseException) -> bool:
+            return isinstance(error, KeyError)
+
+    inner = Inner()
+    outer: Toolset = ForwardingToolset(inner)
+    context = CallContext(
+        call=CALL,
+        batch=BATCH,
+        stopping=trio.Event(),
+        host="host",
+        tell=lambda event: None,
+        keep_permit=lambda: lambda: None,
+    )
+    assert outer.definitions() == ({"name": "look"},)
+    assert outer.policy(CALL).pool == "theirs"
+    assert (await outer.admit(BATCH)).memo == "r"
+    assert (await outer.execute(CALL, context)).data == ["a", context.host]
+    assert normalized(outer, CALL) == Outcome.failed("a")
+    await outer.activate(Outcome.completed(activate_plugins=["p"]))
+    assert inner.asked == [("activate", Outcome.completed(activate_plugins=["p"]))]
+    assert outer.render(CALL, Outcome.failed("no"))["content"] == "no"
+    assert outer.fatal(KeyError())
+    assert not outer.fatal(ValueError())
+    assert repr(outer) == "<ForwardingToolset of <Inner>>"

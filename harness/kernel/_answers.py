@@ -71,8 +71,8 @@ class OpenBatch:
             slot.answered = slot.call.id not in pause.open
             self._answers += slot.answered
             if pause.admitted and slot.call.id in pause.replies:
-                slot.reply = pause.replies.pop(slot.call.id)
-                del pause.suspends[slot.call.id]
+                asked = pause.suspends.pop(slot.call.id)
+                slot.reply = attrs.evolve(pause.replies.pop(slot.call.id), payload=asked.payload)
 
     def admit(self, admission: Admission) -> None:
         """Take the toolset's verdict; if it asks for anything, the whole batch stays open.

@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 import attrs
 import trio
 
+from harness._chain import ChainRef
 from harness._errors import AbortedToolCallError, shown
 from harness._events import CallRejected, Failure, ToolFinished, ToolStarted
 from harness._messages import NOT_RUN_TEXT
@@ -60,6 +61,7 @@ class LegTools:
     host: object
     books: Books
     stop: StopSignal
+    chain: ChainRef | None = None
     stopping: trio.Event = attrs.field(factory=trio.Event, init=False)
 
 
@@ -279,6 +281,7 @@ class BatchRunner:
             host=leg.host,
             reply=flight.slot.reply,
             budget=leg.books.budget,
+            chain=leg.chain,
             tell=leg.books.tell,
             keep_permit=keep_permit,
         )

@@ -7,12 +7,13 @@ then, if another turn follows, the compactor; last the boundary, which sees ever
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
 import attrs
 import trio
 
+from harness._arguments import call_digest
 from harness._errors import (
     InvalidCompactionError,
     MissingPortError,
@@ -44,7 +45,7 @@ from harness.kernel._ports import (
 from harness.kernel._state import RunState
 from harness.kernel._stop import Fact, StopSignal, first_reason
 from harness.kernel._turn import text_of
-from harness.transcript import check_settled, joining_fault
+from harness.transcript import calls_in, check_settled, joining_fault
 
 __all__ = ["Between", "Post"]
 
@@ -77,7 +78,7 @@ class Between:
         await trio.lowlevel.checkpoint_if_cancelled()
         reason = first_reason("stop_asked" if asked else None, self._books.budget.lack())
         if reason is not None and not asked:
-            await self._at_boundary("finished", would_end=False)
+            await self._at_boundary("finished", would_end=False, ends=reason)
         if reason is None:
             self._deliver_posts()
         return reason
@@ -92,14 +93,14 @@ class Between:
             self._deliver("Supervisor.settled", decision.messages)
             stop = decision.stop
             await trio.lowlevel.checkpoint_if_cancelled()
-        if opened or wakes:
-            self._books.state.pause = batch.pause()
-            await self._at_boundary("waiting", would_end=False)
         reason = first_reason(
             "open_calls" if opened else None,
             "stop_asked" if stop else None,
             "wakes" if wakes else None,
         )
+        if opened or wakes:
+            self._books.state.pause = batch.pause()
+            await self._at_boundary("waiting", would_end=False, ends=reason)
         if reason is not None:
             return reason
         return await self._go_on(would_end=False, compact=batch.wants_compaction)
@@ -121,15 +122,17 @@ class Between:
                 await trio.lowlevel.checkpoint_if_cancelled()
         if more:
             return await self._go_on(would_end=True, compact=False)
-        await self._at_boundary("finished", would_end=True)
-        return first_reason("finished")
+        reason = first_reason("finished")
+        await self._at_boundary("finished", would_end=True, ends=reason)
+        return reason
 
     async def ended(self, fact: Fact) -> StopReason | None:
         """End at a settled point where nobody is asked whether to go on."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self._books.tell(Settled(would_end=False))
-        await self._at_boundary("finished", would_end=False)
-        return first_reason(fact)
+        reason = first_reason(fact)
+        await self._at_boundary("finished", would_end=False, ends=reason)
+        return reason
 
     async def _go_on(self, *, would_end: bool, compact: bool) -> StopReason | None:
         """Shrink the transcript if need be, and offer a boundary, if a turn is left."""
@@ -204,7 +207,13 @@ class Between:
         refusals = [each.text for each in check_settled(shorter)]
         if refusals or not shorter:
             raise InvalidCompactionError(refusals or ["there are no messages, expected some"])
+        gone = Counter(map(call_digest, calls_in(state.messages)))
+        gone.subtract(map(call_digest, calls_in(shorter)))
+        for call, count in gone.items():
+            if count > 0:
+                state.forgotten[call] = state.forgotten.get(call, 0) + count
         state.messages[:] = shorter
+        state.compactions += 1
         state.usage = state.usage.stale()
 
     # -- asking -------------------------------------------------------------------------------
@@ -213,8 +222,11 @@ class Between:
         decision = await self._supervisor.settled(step)
         return answered("Supervisor.settled", decision, StepDecision)
 
-    async def _at_boundary(self, decision: Decision, *, would_end: bool) -> str:
-        verdict = await self._boundary(self._step(decision, would_end=would_end))
+    async def _at_boundary(
+        self, decision: Decision, *, would_end: bool, ends: StopReason | None = None
+    ) -> str:
+        step = attrs.evolve(self._step(decision, would_end=would_end), stop_reason=ends)
+        verdict = await self._boundary(step)
         if verdict not in ("continue", "checkpoint"):
             raise TypeError(
                 f"the boundary answered {verdict!r}, expected 'continue' or 'checkpoint'"

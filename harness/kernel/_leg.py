@@ -33,8 +33,9 @@ from harness.kernel._books import Books
 from harness.kernel._ports import answered
 from harness.kernel._state import Pause
 from harness.kernel._stop import first_reason
-from harness.kernel._turn import calls_of, text_of
+from harness.kernel._turn import text_of
 from harness.kernel._writer import Writer
+from harness.transcript import calls_of
 
 __all__ = ["Leg"]
 
@@ -244,5 +245,6 @@ class Leg:
             messages=MessagesView(self.books.state.messages, length=place),
             memo=None if pause is None else pause.memo,
             replies={} if pause is None else dict(pause.replies),
+            forgotten=self.books.state.forgotten,
         )
         return OpenBatch(tuple(CallSlot(call) for call in calls), batch, self.tools, self.writer)

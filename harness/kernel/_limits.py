@@ -53,6 +53,10 @@ class Budget:
     turns: int = attrs.field(default=0, init=False)
     tool_calls: int = attrs.field(default=0, init=False)
     usage: Usage = attrs.field(factory=Usage, init=False)
+    runs: int = attrs.field(default=1, init=False)
+    """Runs that were started on this ledger or below it in this process, its own with them."""
+    live_children: int = attrs.field(default=0, init=False)
+    """Runs directly below that are going on."""
 
     @limits.validator
     def _check_limits(self, _: object, value: object) -> None:
@@ -98,6 +102,18 @@ class Budget:
         """Add spend, here and in every ledger above."""
         for each in self._ledgers():
             each.usage += usage
+
+    def begin_leg(self, *, first: bool) -> None:
+        """Count a leg that begins, in the ledgers above; a run's *first* is a new run there."""
+        if self.parent is not None:
+            self.parent.live_children += 1
+            for each in self.parent._ledgers():
+                each.runs += first
+
+    def end_leg(self) -> None:
+        """Count a leg that has ended."""
+        if self.parent is not None:
+            self.parent.live_children -= 1
 
     def carry_over(self, *, turns: int, tool_calls: int, usage: Usage) -> None:
         """Enter what earlier legs of the run used; the ledgers above knew it then."""

@@ -13,6 +13,7 @@ from typing import Literal, Protocol, TypeAlias, TypeVar
 import attrs
 
 from harness._errors import MissingPortError
+from harness._events import StopReason
 from harness._messages import Message
 from harness._usage import Usage
 from harness.kernel._state import RunState
@@ -54,6 +55,8 @@ class SettledTurn:
     stats: RunStats
     open: tuple[str, ...] = ()
     """Calls that wait for an answer from outside."""
+    stop_reason: StopReason | None = None
+    """What the leg is about to end with; None if it goes on."""
 
 
 @attrs.frozen(kw_only=True)

@@ -18,7 +18,7 @@ from harness._messages import Message
 from harness._toolset import Reply, Suspend
 from harness.kernel._start import state_from
 from harness.kernel._state import Pause, RunState, RunUsage
-from harness.kernel._turn import calls_of
+from harness.transcript import calls_of
 
 __all__ = ["STATE_VERSION", "dump_state", "load_state"]
 

@@ -20,6 +20,7 @@ import attrs
 import trio
 
 from harness._bounds import check_instant, check_seconds
+from harness._chain import ChainRef
 from harness._errors import RunUseError, leaf_errors
 from harness._events import Event, Failure, RunFinished, RunStarted, StopReason
 from harness._ids import IdSource, random_id
@@ -78,6 +79,7 @@ class RunOptions(TypedDict, total=False):
     settle_timeout: float
     events: Emitter | None
     ids: IdSource
+    chain: ChainRef | None
 
 
 @attrs.define(eq=False)
@@ -202,6 +204,7 @@ class Run:
     def _end(self, reason: StopReason, failure: BaseException | None) -> None:
         leg, stats = self._leg, self.stats
         leg.books.state.end_leg()
+        leg.books.budget.end_leg()
         self._result = RunResult(
             run_id=leg.books.state.run_id,
             stop_reason=reason,
@@ -261,6 +264,7 @@ async def open_run(
     settle_timeout: float = 10.0,
     events: Emitter | None = None,
     ids: IdSource = random_id,
+    chain: ChainRef | None = None,
 ) -> AsyncIterator[Run]:
     """Run a leg beside the block; leaving the block ends it.
 
@@ -286,6 +290,7 @@ async def open_run(
         settle_timeout: seconds that a journal has, after a stop, for what is still to be written.
         events: where to tell; by default `Run.events` has a channel of its own.
         ids: where the run's id comes from.
+        chain: where the run stands in a tree of runs; its tools find it as `CallContext.chain`.
 
     Raises:
         TranscriptError: the input's transcript is not settled.
@@ -305,13 +310,14 @@ async def open_run(
     if not isinstance(emitter, Emitter):
         raise TypeError(f"events is {events!r}, expected an Emitter or None")
     state.begin_leg()
+    ledger.begin_leg(first=state.leg == 1)
     source = EventSource(emitter, state.run_id, state.leg, turn=max(state.turn - 1, 0))
     books = Books(state, RunStats(), ledger, source)
     leg = Leg(
         books,
         asking,
         Between(books, stop, supervisor, boundary, compactor),
-        LegTools(asking.toolset, permits, context, books, stop),
+        LegTools(asking.toolset, permits, context, books, stop, chain),
         Writer(state.messages, *writing),
     )
     async with _opened(Run(leg, stop, owns_emitter=events is None)) as opened:

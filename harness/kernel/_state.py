@@ -85,6 +85,13 @@ class RunState:
     calls_taken: int = 0
     """Those of them that were within the limits; what later legs count against."""
     pause: Pause | None = None
+    compactions: int = 0
+    """How often the transcript was replaced by a shorter one."""
+    forgotten: dict[str, int] = attrs.field(factory=dict)
+    """Answered calls that are no longer in the transcript, counted by `call_digest`.
+
+    A receipt is told apart from its like by how many equal calls came before it.
+    """
     _in_use: bool = attrs.field(default=False, init=False, eq=False, repr=False)
 
     def __getstate__(self) -> dict[str, object]:

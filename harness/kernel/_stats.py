@@ -53,3 +53,17 @@ class RunStats:
         tool.calls += 1
         tool.failures += failed
         tool.time += duration
+
+    def fold_leg(self, leg: RunStats) -> None:
+        """Add the figures of a leg that has ended."""
+        self.turns += leg.turns
+        self.tool_calls += leg.tool_calls
+        self.usage += leg.usage
+        self.model_time += leg.model_time
+        self.tool_time += leg.tool_time
+        self.abandoned += leg.abandoned
+        for name, other in leg.per_tool.items():
+            tool = self.per_tool.setdefault(name, ToolStats())
+            tool.calls += other.calls
+            tool.failures += other.failures
+            tool.time += other.time

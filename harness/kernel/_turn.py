@@ -11,7 +11,7 @@ list, a function call without its type), it is brought into that shape instead o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 import attrs
@@ -19,18 +19,11 @@ import attrs
 from harness._errors import CompletionDefectError, ModelContractError
 from harness._messages import Message
 from harness._model import Assembly, Halt, Model, ModelLike, ModelRequest, ModelTurn, TurnStream
-from harness._toolset import ToolCall
 from harness._usage import Usage
 from harness.completion import detect_message_defect, is_empty_reply
-from harness.transcript import (
-    message_fault,
-    raw_arguments,
-    raw_name,
-    without_kept,
-    without_poison,
-)
+from harness.transcript import message_fault, without_kept, without_poison
 
-__all__ = ["as_model", "calls_of", "check_answer", "text_of"]
+__all__ = ["as_model", "check_answer", "text_of"]
 
 
 @attrs.frozen
@@ -136,28 +129,3 @@ def text_of(message: Message) -> str:
         parts = [each.get("text") for each in content if each.get("type") == "text"]
         content = "".join(part for part in parts if isinstance(part, str))
     return content if content and not content.isspace() else ""
-
-
-def calls_of(message: Message) -> tuple[ToolCall, ...]:
-    """Return the calls that an assistant message asks for, in order, as the model wrote them."""
-    return tuple(_call_of(message, index) for index in range(len(message.get("tool_calls") or ())))
-
-
-def _call_of(message: Message, index: int) -> ToolCall:
-    call = message["tool_calls"][index]
-    name: object
-    arguments: object
-    if call["type"] == "function":
-        name, arguments = raw_name(message, index), raw_arguments(message, index)
-    else:
-        # The parts of such a call stand under the name of its type, or where a function has them.
-        parts: object = call.get(call["type"]) or call.get("function")
-        body = parts if isinstance(parts, Mapping) else {}
-        name, arguments = body.get("name"), body.get("input", body.get("arguments"))
-    return ToolCall(
-        id=call["id"],
-        name=name if isinstance(name, str) else "",
-        type=call["type"],
-        arguments=arguments if isinstance(arguments, str) else "",
-        index=index,
-    )

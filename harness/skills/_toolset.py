@@ -24,14 +24,10 @@ from harness._errors import ToolDefinitionError
 from harness._json import JSON
 from harness._messages import Message
 from harness._toolset import (
-    Admission,
-    Batch,
-    CallContext,
-    CallPolicy,
+    ForwardingToolset,
     Outcome,
     ToolCall,
     Toolset,
-    normalized,
 )
 from harness.skills._activation import ApplyInstructions, SkillActivation, create_skill_activation
 from harness.skills._catalog import SkillCatalog, partition_skill_catalog
@@ -135,7 +131,7 @@ async def _keep(instructions: tuple[SkillInstructions, ...]) -> None:
 
 
 @attrs.define(kw_only=True, eq=False)
-class SkilledToolset:
+class SkilledToolset(ForwardingToolset):
     """A toolset with two more tools. Made by `with_skills`."""
 
     _toolset: Toolset = attrs.field(alias="toolset")
@@ -156,9 +152,9 @@ class SkilledToolset:
                 )
         self._shown = self._own.definitions()
 
-    def _is_own(self, call: ToolCall) -> bool:
-        names = (each.name for each in self._own.tools)
-        return call.type == "function" and call.name in names
+    def _owner(self, call: ToolCall) -> Toolset:
+        own = any(each.name == call.name for each in self._own.tools)
+        return self._own if own and call.type == "function" else self._toolset
 
     def definitions(self) -> Sequence[dict[str, JSON]]:
         """Return the definitions of both; the tools of skills first, as these never change.
@@ -172,23 +168,6 @@ class SkilledToolset:
             rest = (each for each in theirs if definition_name(each) not in own)
             self._seen, self._shown = theirs, (*self._own.definitions(), *rest)
         return self._shown
-
-    def policy(self, call: ToolCall) -> CallPolicy:
-        """Return how *call* is run: ``load_skill`` serially, others as their toolset says."""
-        return self._own.policy(call) if self._is_own(call) else self._toolset.policy(call)
-
-    async def admit(self, batch: Batch) -> Admission:
-        """Let the toolset judge the whole batch. A checkpoint if that is one."""
-        return await self._toolset.admit(batch)
-
-    async def execute(self, call: ToolCall, context: CallContext[object]) -> Outcome:
-        """Run one call. Reading a resource is a checkpoint, loading a skill is none."""
-        executing = self._own if self._is_own(call) else self._toolset
-        return await executing.execute(call, context)
-
-    def normalize(self, call: ToolCall) -> ToolCall | Outcome:
-        """Return what the call's toolset makes of it."""
-        return normalized(self._own if self._is_own(call) else self._toolset, call)
 
     async def activate(self, outcome: Outcome) -> None:
         """Load the skills of ours that *outcome* asks for; the toolset gets the rest.
@@ -209,7 +188,3 @@ class SkilledToolset:
     def render(self, call: ToolCall, outcome: Outcome) -> Message:
         """Let the toolset write the answer."""
         return self._toolset.render(call, outcome)
-
-    def fatal(self, error: BaseException) -> bool:
-        """Let the toolset say whether *error* ends the run."""
-        return self._toolset.fatal(error)

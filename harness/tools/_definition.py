@@ -62,6 +62,9 @@ class Tool:
     policy: CallPolicy
     abandon: bool = False
     """Its thread is left behind by a stop, instead of awaited."""
+    resumes: bool = False
+    """A call that asked is called again with its reply, in `CallContext.reply`; otherwise the
+    reply is the call's result."""
     normalize: Normalizer | None = attrs.field(default=None, repr=False)
     """Brings arguments into one form before they are checked. Whoever dispatches calls applies
     it, as `ToolList` does; `execute` does not."""
@@ -143,6 +146,7 @@ def define_tool(
     schema: dict[str, JSON],
     execute: Callable[[dict[str, JSON], CallContext[HostT]], object],
     abandon: bool = False,
+    resumes: bool = False,
     normalize: Normalizer | None = None,
     **policy: Unpack[PolicyOptions],
 ) -> Tool: ...
@@ -154,6 +158,7 @@ def define_tool(
     schema: type[ArgsT] | Schema[ArgsT],
     execute: Callable[[ArgsT, CallContext[HostT]], object],
     abandon: bool = False,
+    resumes: bool = False,
     normalize: Normalizer | None = None,
     **policy: Unpack[PolicyOptions],
 ) -> Tool: ...
@@ -164,6 +169,7 @@ def define_tool(
     schema: dict[str, JSON] | type[ArgsT] | Schema[ArgsT],
     execute: Callable[..., object],
     abandon: bool = False,
+    resumes: bool = False,
     normalize: Normalizer | None = None,
     **policy: Unpack[PolicyOptions],
 ) -> Tool:
@@ -177,6 +183,7 @@ def define_tool(
             the dictionary, its names checked and its values not.
         execute: Gets the arguments and the call's context. Async, or run in a thread.
         abandon: As for `tool`.
+        resumes: Call *execute* again once a question that it asked has its reply.
         normalize: As for `tool`.
         policy: How its calls are run.
 
@@ -190,6 +197,7 @@ def define_tool(
         schema=_as_schema(name, schema),
         policy=call_policy(name, policy),
         abandon=abandon,
+        resumes=resumes,
         normalize=normalize,
         called=execute,
         threaded=not inspect.iscoroutinefunction(execute),

@@ -17,17 +17,15 @@ import attrs
 
 from harness._errors import ToolDefinitionError
 from harness._json import JSON
-from harness._messages import Message
 from harness._toolset import (
     Admission,
     Batch,
     CallContext,
-    CallPolicy,
+    ForwardingToolset,
     Outcome,
     Suspend,
     ToolCall,
     Toolset,
-    normalized,
 )
 from harness.tools._definition import Tool
 from harness.tools._toolset import as_toolset
@@ -36,10 +34,11 @@ from harness.tools._wire import definition_name
 __all__ = ["JoinedToolset", "join_toolsets"]
 
 
-class JoinedToolset:
+class JoinedToolset(ForwardingToolset):
     """Some toolsets, asked as one. Made by `join_toolsets`."""
 
     def __init__(self, toolsets: Sequence[Toolset]) -> None:
+        super().__init__(toolsets[0])
         self._toolsets = tuple(toolsets)
         self._seen: tuple[Sequence[dict[str, JSON]], ...] = ()
         self._definitions: tuple[dict[str, JSON], ...] = ()
@@ -57,10 +56,6 @@ class JoinedToolset:
         """Return the definitions of every toolset, one after the other."""
         self._read()
         return self._definitions
-
-    def policy(self, call: ToolCall) -> CallPolicy:
-        """Return what the call's toolset says."""
-        return self._owner(call).policy(call)
 
     async def admit(self, batch: Batch) -> Admission:
         """Let each toolset judge its own calls of *batch*, in the order of the toolsets."""
@@ -92,10 +87,6 @@ class JoinedToolset:
             self._loaders[name] = owner
         return outcome
 
-    def normalize(self, call: ToolCall) -> ToolCall | Outcome:
-        """Return what the call's toolset makes of it."""
-        return normalized(self._owner(call), call)
-
     async def activate(self, outcome: Outcome) -> None:
         """Let each toolset load what calls of its own have asked for.
 
@@ -116,10 +107,6 @@ class JoinedToolset:
     def _share(self, names: tuple[str, ...], toolset: Toolset) -> tuple[str, ...]:
         first = self._toolsets[0]
         return tuple(each for each in names if self._loaders.get(each, first) is toolset)
-
-    def render(self, call: ToolCall, outcome: Outcome) -> Message:
-        """Let the call's toolset write its answer."""
-        return self._owner(call).render(call, outcome)
 
     def fatal(self, error: BaseException) -> bool:
         """Whether *error* ends the run for any of the toolsets."""

@@ -43,7 +43,7 @@ from harness.tools._disclosure import (
 )
 from harness.tools._faults import listed
 from harness.tools._function import tool
-from harness.tools._plugin import Plugin, PluginError, plugin_from_tools
+from harness.tools._plugin import Plugin, PluginError, ToolPlugin, plugin_from_tools
 from harness.tools._registry import PluginT, ToolRegistry
 from harness.tools._rehydration import Rehydration, Resolve, rehydrate_activation
 from harness.tools._results import render_outcome, unsupported_type
@@ -142,9 +142,9 @@ class RegistryToolset:
         """Run the tool that *call* names, or fail with ``not_found`` and say how to load it.
 
         A call that asked a question and now has its reply completes with the reply's value; its
-        plugin is not asked again.
+        plugin is not asked again, unless it is made of tools, which say so themselves.
         """
-        if context.reply is not None:
+        if context.reply is not None and not isinstance(self._live.get(call.name), ToolPlugin):
             return Outcome.completed(context.reply.value)
         if call.type != "function":
             return unsupported_type(call.type)

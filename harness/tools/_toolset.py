@@ -76,13 +76,13 @@ class ToolList:
         Its arguments are normalized first, if its tool does that and they were not yet.
 
         A call that asked a question and now has its reply completes with the reply's value; its
-        function is not called again.
+        function is not called again, unless the tool `resumes`.
         """
-        if context.reply is not None:
+        known = self._tools.get(call.name)
+        if context.reply is not None and not (known is not None and known.resumes):
             return Outcome.completed(context.reply.value)
         if call.type != "function":
             return unsupported_type(call.type)
-        known = self._tools.get(call.name)
         if known is None:
             name = call.name if len(call.name) <= _NAME else f"{call.name[:_NAME]}…"
             return Outcome.failed(

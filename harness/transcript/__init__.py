@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.transcript._calls import calls_in, calls_of
 from harness.transcript._checks import (
     REFUSALS,
     Refusal,
@@ -29,6 +30,8 @@ __all__ = [
     "RefusalRow",
     "RepairRow",
     "Tail",
+    "calls_in",
+    "calls_of",
     "check_anthropic",
     "check_openai",
     "check_settled",

@@ -9,6 +9,8 @@ import trio
 from trio.testing import MockClock
 
 from harness import (
+    Admission,
+    Batch,
     Compaction,
     Compactor,
     Limits,
@@ -20,12 +22,14 @@ from harness import (
     StepDecision,
     Supervisor,
     Suspend,
+    ToolCall,
     Usage,
     assistant_message,
     tool,
     tool_message,
     user_message,
 )
+from harness._arguments import call_digest
 from harness.errors import AbortedToolCallError, InvalidCompactionError, RunUseError
 from harness.events import (
     CallRejected,
@@ -543,3 +547,86 @@ async def test_a_post_after_the_end_is_refused_and_so_is_what_is_no_users_messag
         await opened.wait()
         with pytest.raises(RunUseError, match="^the run has ended, so it takes no messages$"):
             opened.post("late")
+
+
+UNLIMITED = Limits()
+
+
+@pytest.mark.rule("R-LOOP-74")
+async def test_a_boundary_is_told_what_the_leg_is_about_to_end_with(
+    autojump_clock: MockClock,
+) -> None:
+    told: list[tuple[str, str | None]] = []
+
+    async def boundary(step: SettledTurn) -> Literal["continue"]:
+        told.append((step.decision, step.stop_reason))
+        return "continue"
+
+    async def reasons(*turns: ScriptItem, limits: Limits = UNLIMITED) -> str:
+        kit = run_harness(
+            list(turns), tools=[counting_tool(), asking], boundary=boundary, limits=limits
+        )
+        return (await kit.run()).stop_reason
+
+    asks = tool_call_turn([tool_call("asking")])
+    counts = tool_call_turn([tool_call("count")])
+    assert await reasons(counts, final_answer("Done.")) == "done"
+    assert await reasons(asks) == "waiting_for_reply"
+    assert await reasons(counts, limits=Limits(turns=1)) == "turn_limit"
+    assert await reasons(counts, limits=Limits(tool_calls=0)) == "budget"
+    assert told == [
+        ("continue", None),
+        ("finished", "done"),
+        ("waiting", "waiting_for_reply"),
+        ("finished", "turn_limit"),
+        ("finished", "budget"),
+    ]
+
+
+@tool
+async def asking() -> Suspend:
+    """Ask a question."""
+    return Suspend.answer("Go on?")
+
+
+@pytest.mark.rule("R-FORGET-01")
+async def test_a_compaction_counts_the_calls_that_it_dropped_and_later_batches_see_them(
+    autojump_clock: MockClock,
+) -> None:
+    seen: list[dict[str, int]] = []
+
+    class Watching(ToolList):
+        async def admit(self, batch: Batch) -> Admission:
+            seen.append(dict(batch.forgotten))
+            return Admission()
+
+    class DropsTheFirst(Compactor):
+        def needed(self, state: RunState) -> bool:
+            return state.turn in (2, 4)
+
+        async def compact(self, messages: Sequence[Message]) -> Compaction:
+            return Compaction(messages=[messages[0], *messages[-2:]])
+
+    def same(id: str, arguments: str = '{"n": 1}') -> ModelTurn:
+        return tool_call_turn([tool_call("note", arguments, id=id)])
+
+    @tool
+    async def note(n: int) -> str:
+        """Note a number."""
+        return "noted"
+
+    kit = run_harness(
+        [same("a"), same("b"), same("c", '{"n":1}'), same("d", '{"n": 2}'), same("e"),
+         final_answer("Done.")],
+        tools=Watching([note]),
+        compactor=DropsTheFirst(),
+    )  # fmt: skip
+    state = (await kit.run()).state
+    one, two = (
+        call_digest(ToolCall(id="", name="note", arguments='{ "n" : 1 }')),
+        call_digest(ToolCall(id="", name="note", arguments='{"n":2}')),
+    )
+    assert state.compactions == 2
+    assert seen == [{}, {}, {one: 1}, {one: 1}, {one: 3}]
+    assert state.forgotten == {one: 3}
+    assert two not in state.forgotten

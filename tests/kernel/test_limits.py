@@ -21,6 +21,7 @@ from harness import (
     ModelTurn,
     RunResult,
     Supervisor,
+    Suspend,
     TurnStream,
     Usage,
     dump_state,
@@ -517,3 +518,26 @@ async def test_a_limit_above_ends_a_run_as_budget_and_its_own_as_turn_limit() ->
     above_it = await run_harness([], budget=Budget(Limits(turns=0))).run()
     its_own = await run_harness([], budget=Budget(Limits(turns=0)), limits=Limits(turns=0)).run()
     assert (above_it.stop_reason, its_own.stop_reason) == ("budget", "turn_limit")
+
+
+@pytest.mark.rule("R-LIMIT-05")
+async def test_a_ledger_counts_the_runs_at_it_and_below(autojump_clock: MockClock) -> None:
+    root = Budget(Limits())
+    middle = Budget(Limits(), parent=root)
+    seen: list[tuple[int, int, int]] = []
+
+    @tool
+    async def look() -> Suspend:
+        """Look at the ledgers, and ask."""
+        seen.append((root.runs, middle.runs, middle.live_children))
+        return Suspend.answer("Go on?")
+
+    kit = run_harness(
+        [tool_call_turn([tool_call("look")]), final_answer("ok")], tools=[look], budget=middle
+    )
+    state = (await kit.run()).state
+    assert seen == [(2, 2, 1)]
+    assert (root.runs, middle.runs, root.live_children, middle.live_children) == (2, 2, 0, 0)
+    state.reply("call_1", "yes")
+    await kit.run(state)
+    assert (root.runs, middle.runs, middle.live_children) == (2, 2, 0)

@@ -21,6 +21,7 @@ from harness import (
     ModelTurn,
     Outcome,
     Pause,
+    Reply,
     RunState,
     SettledTurn,
     StepDecision,
@@ -29,6 +30,7 @@ from harness import (
     Tool,
     ToolCall,
     assistant_message,
+    define_tool,
     dump_state,
     load_state,
     run,
@@ -482,3 +484,27 @@ async def test_a_question_is_answered_in_another_process(autojump_clock: MockClo
         assistant_message("Paid."),
     ]
     assert (ended.leg, ended.turn) == (2, 2)
+
+
+@pytest.mark.rule("R-LOOP-52")
+async def test_a_tool_that_resumes_is_called_again_with_its_reply_and_what_it_noted(
+    autojump_clock: MockClock,
+) -> None:
+    seen: list[object] = []
+
+    async def execute(arguments: dict[str, JSON], context: CallContext[object]) -> object:
+        seen.append(context.reply)
+        if context.reply is None:
+            return Suspend.answer("Which?", payload={"step": 1})
+        return {"chosen": context.reply.value}
+
+    schema: dict[str, JSON] = {"type": "object", "properties": {}}
+    choose = define_tool("choose", "Choose.", schema=schema, execute=execute, resumes=True)
+    kit = run_harness([tool_call_turn([tool_call("choose")]), final_answer("ok")], tools=[choose])
+    paused = await kit.run()
+    paused.state.reply("call_1", "left")
+    result = await kit.run(paused.state)
+    assert result.stop_reason == "done"
+    assert seen == [None, Reply(value="left", payload={"step": 1})]
+    content = result.state.messages[2]["content"]
+    assert content == '{"success":true,"data":{"chosen":"left"}}'

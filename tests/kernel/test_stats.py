@@ -308,3 +308,22 @@ async def test_the_time_of_a_call_that_was_stopped_counts(autojump_clock: MockCl
     }
     assert run.stats.tool_time == 3.0
     assert len([event for event in kit.events if isinstance(event, ToolStarted)]) == 2
+
+
+def test_the_figures_of_legs_add_up() -> None:
+    total, leg = RunStats(), RunStats(turns=1, tool_calls=2, model_time=3.0, abandoned=1)
+    leg.tool_time = 4.0
+    leg.fold_spend(Usage(input=5, output=6, cost_cents=0.5))
+    leg.fold_call("look", failed=True, duration=2.0)
+    total.fold_leg(leg)
+    total.fold_leg(leg)
+    assert total == RunStats(
+        turns=2,
+        tool_calls=4,
+        usage=Usage(input=10, output=12, cost_cents=1.0),
+        model_time=6.0,
+        tool_time=8.0,
+        per_tool={"look": ToolStats(calls=2, failures=2, time=4.0)},
+        abandoned=2,
+    )
+    assert leg.per_tool["look"].calls == 1

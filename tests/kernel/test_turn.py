@@ -12,8 +12,8 @@ from harness._json import check_json
 from harness._messages import CallMessage
 from harness.completion import is_empty_reply
 from harness.errors import CompletionDefectError, ModelContractError
-from harness.kernel._turn import as_model, calls_of, check_answer, text_of
-from harness.transcript import without_poison
+from harness.kernel._turn import as_model, check_answer, text_of
+from harness.transcript import calls_of, without_poison
 from tests.strategies import anything, call_messages, malformed_messages, texts
 
 STRICT = Assembly()

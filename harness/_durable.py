@@ -1,0 +1,77 @@
+"""Whose run it is, and whose call: the names under which a store keeps both.
+
+A *lease* says for how long a worker may believe that it is alone; a *fence* is a number that grows
+each time somebody else takes over, and a store compares it in the transaction of every write. A
+lease only says when another may try; the fence decides who may write. So a clock that jumps can
+cost a second attempt and never a second commit.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from harness._bounds import check_count, check_seconds
+
+__all__ = ["ReceiptClaim", "ReceiptKey", "RunKey", "RunLease"]
+
+
+def _check_text(instance: object, field: attrs.Attribute[str], value: object) -> None:
+    if not isinstance(value, str) or not value or "\x00" in value:
+        name = f"{type(instance).__name__}.{field.name}"
+        raise ValueError(f"{name} is {value!r}, expected a text that is not empty")
+
+
+def _check_number(instance: object, field: attrs.Attribute[int], value: object) -> None:
+    least = 0 if field.name == "occurrence" else 1
+    check_count(f"{type(instance).__name__}.{field.name}", value, least=least)
+
+
+def _check_length(instance: object, field: attrs.Attribute[float], value: object) -> None:
+    check_seconds(f"{type(instance).__name__}.{field.name}", value, zero=False)
+
+
+@attrs.frozen(kw_only=True)
+class RunKey:
+    """A run in a store that many tenants share."""
+
+    tenant: str = attrs.field(validator=_check_text)
+    run_id: str = attrs.field(validator=_check_text)
+
+
+@attrs.frozen(kw_only=True)
+class RunLease:
+    """One worker's turn at a run. Made by a store."""
+
+    key: RunKey
+    owner: str = attrs.field(validator=_check_text)
+    """Unique to the worker's process."""
+    fence: int = attrs.field(validator=_check_number)
+    """Counts how often the run was taken."""
+    seconds: float = attrs.field(validator=_check_length)
+    """How long it lasts from the start of its last renewal."""
+
+
+@attrs.frozen(kw_only=True)
+class ReceiptKey:
+    """Which call it is, by its content: a retried turn may order its calls differently."""
+
+    tenant: str = attrs.field(validator=_check_text)
+    run_id: str = attrs.field(validator=_check_text)
+    tool: str = attrs.field(validator=_check_text)
+    args_hash: str = attrs.field(validator=_check_text)
+    """Of the normalized arguments."""
+    occurrence: int = attrs.field(default=0, validator=_check_number)
+    """How many equal calls the transcript had answered when this one was asked for."""
+
+
+@attrs.frozen(kw_only=True)
+class ReceiptClaim:
+    """One attempt at a call, held by one worker. Made by a store."""
+
+    key: ReceiptKey
+    attempt: int = attrs.field(validator=_check_number)
+    """Counts from 1; it is the fence of the receipt."""
+    owner: str = attrs.field(validator=_check_text)
+    """Unique to the claim."""
+    seconds: float = attrs.field(validator=_check_length)
+    """How long it lasts from the start of its last renewal."""
