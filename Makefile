@@ -7,18 +7,21 @@
 #   make rules    is every rule of the contract proved by a test?
 #   make docs     the documentation, into build/docs
 #   make bench    the benchmarks
+#   make torture  kill workers on one store for MINUTES=20, on STORE=sqlite or STORE=postgres
 #   make model    fetch the demo's model file, once, without running anything
 #   make clean    remove what these targets made
 
 PYTHON ?= python3
 ARGS ?=
+MINUTES ?= 20
+STORE ?= sqlite
 # Tests are dealt out over the cores.
 WORKERS = -n auto --dist loadgroup
 
-.PHONY: help demo model test rules bench docs clean
+.PHONY: help demo model test rules bench docs torture clean
 .PHONY: check check-static check-format check-lint check-async check-types check-layers
 .PHONY: check-tests check-rules check-docs check-wheel
-.PHONY: env-demo env-test env-docs env-check env-faults
+.PHONY: env-demo env-test env-docs env-check env-faults env-postgres
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -27,13 +30,15 @@ help:
 env-demo:
 	@$(PYTHON) scripts/environment.py .venv/demo local
 env-test:
-	@$(PYTHON) scripts/environment.py .venv/test test http local mcp yaml
+	@$(PYTHON) scripts/environment.py .venv/test test http local mcp postgres yaml
 env-docs:
-	@$(PYTHON) scripts/environment.py .venv/docs docs http mcp yaml
+	@$(PYTHON) scripts/environment.py .venv/docs docs http mcp postgres yaml
 env-faults:
 	@$(PYTHON) -m scripts.fault_servers
+env-postgres:
+	@$(PYTHON) -m scripts.postgres
 env-check:
-	@$(PYTHON) scripts/environment.py .venv/check check http local mcp yaml
+	@$(PYTHON) scripts/environment.py .venv/check check http local mcp postgres yaml
 
 demo: env-demo
 	@.venv/demo/bin/python -m harness demo $(ARGS)
@@ -41,9 +46,11 @@ demo: env-demo
 model: env-demo
 	@.venv/demo/bin/python -m harness demo --fetch-only
 
-# Where the fault servers cannot be had, their tests are skipped, and say so; `make check` insists.
+# Where the fault servers or a PostgreSQL cannot be had, their tests are skipped, and say so;
+# `make check` insists.
 test: env-test
 	-@$(PYTHON) -m scripts.fault_servers
+	-@$(PYTHON) -m scripts.postgres
 	.venv/test/bin/python -m pytest $(WORKERS) -p scripts.local_model $(ARGS)
 
 rules: env-test
@@ -52,6 +59,11 @@ rules: env-test
 bench: env-test
 	@if ls benchmarks/bench_*.py >/dev/null 2>&1; then .venv/test/bin/python -m benchmarks; \
 	else echo "there is no benchmark yet"; fi
+
+# A store of postgres brings a server of its own, in a temporary folder.
+torture: env-test
+	@if [ "$(STORE)" = postgres ]; then $(PYTHON) -m scripts.postgres; fi
+	.venv/test/bin/python -m tests.torture --minutes $(MINUTES) --store $(STORE) $(ARGS)
 
 # A fresh environment: pages that did not change since the last build would not warn again.
 SPHINX = -m sphinx --builder html --fresh-env --nitpicky --fail-on-warning --keep-going --quiet docs build/docs
@@ -93,9 +105,9 @@ check-layers: env-check
 	$(BIN)/lint-imports
 
 # One run is the tests, their coverage, and the evidence for check-rules.
-check-tests: env-check env-faults
+check-tests: env-check env-faults env-postgres
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(WORKERS) -p scripts.local_model -p scripts.rules_plugin --rules-report=build/rules.json
+	$(BIN)/coverage run -m pytest $(WORKERS) -p scripts.local_model --require-postgres -p scripts.rules_plugin --rules-report=build/rules.json
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

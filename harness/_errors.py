@@ -91,6 +91,7 @@ __all__ = [
     "add_note",
     "error_text",
     "leaf_errors",
+    "of_storage",
     "shown",
 ]
 
@@ -141,6 +142,11 @@ def leaf_errors(error: BaseException) -> Iterator[BaseException]:
             left.extend(reversed(each.exceptions))
         else:
             yield each
+
+
+def of_storage(error: BaseException) -> bool:
+    """Whether *error*, or an error in it if it is a group, is of a store or a log."""
+    return any(isinstance(each, StorageError) for each in leaf_errors(error))
 
 
 def add_note(error: BaseException, note: str) -> None:

@@ -85,6 +85,9 @@ class CallPolicy:
     A thread cannot be cut: one that may not be abandoned is waited for, and then it has completed.
     """
     effect: Effect = attrs.field(default="opaque")
+    shielded: bool = attrs.field(default=True)
+    """False for a call that is made of runs: a stop reaches all of them in one instant, instead of
+    one level after the other. It has no grace of its own; the calls below have theirs."""
 
     @pool.validator
     def _check_pool(self, _: object, value: object) -> None:
@@ -104,6 +107,13 @@ class CallPolicy:
     def _check_time_limit(self, _: object, value: object) -> None:
         if value is not None:
             check_seconds("CallPolicy.time_limit", value, zero=False)
+
+    @shielded.validator
+    def _check_shielded(self, _: object, value: object) -> None:
+        if not isinstance(value, bool):
+            raise TypeError(f"CallPolicy.shielded is {value!r}, expected a bool")
+        if not value and self.grace:
+            raise ValueError(f"CallPolicy.grace is {self.grace!r}, expected 0 without a shield")
 
     @classmethod
     def default(cls, call: ToolCall) -> CallPolicy:

@@ -5,7 +5,7 @@ import signal
 
 from hypothesis import settings
 
-pytest_plugins = ["harness.testing.pytest_plugin"]
+pytest_plugins = ["harness.testing.pytest_plugin", "scripts.postgres_plugin"]
 
 # No deadline: a busy machine is no fault of an example. In CI the same examples each time.
 settings.register_profile("harness", deadline=None, derandomize=bool(os.environ.get("CI")))

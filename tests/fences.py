@@ -23,7 +23,6 @@ SCOPE_FILES: Final = frozenset(
     {
         "_shield",
         "completion._attempt",
-        "delegation._child",
         "kernel._batch",
         "kernel._deadline",
         "kernel._run",
@@ -35,6 +34,7 @@ SCOPE_FILES: Final = frozenset(
 
 TRIO_FILES: Final = SCOPE_FILES | {
     "checkpoints._driver",
+    "delegation._child",
     "completion._channel",
     "completion._merge",
     "kernel._emitter",

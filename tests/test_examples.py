@@ -15,10 +15,12 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parent.parent
 EXAMPLES: Final = ROOT / "docs" / "examples"
 SCRIPTS: Final = (
+    "delegate",
     "first_answer",
     "many_tools",
     "mend",
     "quickstart",
+    "receipts",
     "remote_tools",
     "route",
     "show_text",

@@ -55,6 +55,16 @@ def test_a_time_limit_may_be_absent_and_not_nought() -> None:
         CallPolicy(pool=None, time_limit=0)
 
 
+@pytest.mark.rule("R-BATCH-15")
+def test_a_call_without_a_shield_has_no_grace() -> None:
+    assert CallPolicy(pool=None).shielded
+    assert not CallPolicy(pool=None, shielded=False).shielded
+    with pytest.raises(ValueError, match=r"^CallPolicy\.grace is 2, expected 0 without a shield$"):
+        CallPolicy(pool=None, shielded=False, grace=2)
+    with pytest.raises(TypeError, match=r"^CallPolicy\.shielded is 0, expected a bool$"):
+        CallPolicy(pool=None, shielded=0)  # type: ignore[arg-type]  # wrong on purpose
+
+
 def test_by_default_the_calls_of_a_tool_share_a_pool_and_nothing_is_granted() -> None:
     assert CallPolicy.default(CALL) == CallPolicy(
         pool="look", serial=False, grace=0.0, time_limit=None, effect="opaque"

@@ -17,12 +17,16 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
 from harness._cli._exit import EXIT_CODES, USAGE
+from harness.checkpoints import INPUT_ROWS
 from harness.completion import _defects
+from harness.delegation import ADMISSION_ROWS, CHILD_END_ROWS
 from harness.kernel import OUTCOME_ROWS, STOP_ORDER
 from harness.mcp._results import ERROR_ROWS
 from harness.providers._http import TRANSPORT_ROWS
+from harness.receipts import RECEIPT_ROWS
 from harness.routing import BREAKER_ROWS, DISPOSITIONS, STATUS_ROWS
 from harness.skills import RESOURCE_ROWS
+from harness.stores._sqlite_failures import SQLITE_FAILURES
 from harness.tools import REWRITES
 from harness.transcript import REFUSALS, REPAIRS
 
@@ -177,6 +181,50 @@ TABLES: dict[str, list[list[str]]] = {
             "Kind": lambda row: code(row.kind),
             "Category": lambda row: code(row.category),
             "Phase": lambda row: code(row.phase) if row.phase else "as far as the call had come",
+        },
+    ),
+    "receipts": cells(
+        RECEIPT_ROWS,
+        {
+            "Found": lambda row: code(row.status),
+            "Its lease": lambda row: (
+                "–" if row.lease_live is None else "live" if row.lease_live else "over"
+            ),
+            "Effect": lambda row: codes(row.effects),
+            "Then": lambda row: code(row.action),
+            "Why": lambda row: row.why,
+        },
+    ),
+    "checkpoint-inputs": cells(
+        INPUT_ROWS,
+        {
+            "Status": lambda row: code(row.status),
+            "Takes": lambda row: code(row.takes),
+            "Everything else is refused: it needs": lambda row: row.needs,
+        },
+    ),
+    "child-admission": cells(
+        ADMISSION_ROWS,
+        {
+            "Code": lambda row: code(row.code),
+            "When": lambda row: row.when,
+            "Failure kind": lambda row: code(row.kind),
+        },
+    ),
+    "child-ends": cells(
+        CHILD_END_ROWS,
+        {
+            "The child ended": lambda row: code(row.reason),
+            "The call": lambda row: row.end,
+            "What the model reads": lambda row: row.text or "–",
+        },
+    ),
+    "sqlite-failures": cells(
+        SQLITE_FAILURES,
+        {
+            "SQLite's code": lambda row: str(row.number),
+            "Error": lambda row: code(row.code),
+            "The file": lambda row: row.what,
         },
     ),
     "exits": cells(

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 
 from harness._cli._demo import add_demo_parser
 from harness._cli._output import replace_unknown
+from harness._cli._receipts import add_receipts_parser
 from harness._cli._run import add_run_parser
+from harness._cli._runs import add_runs_parsers
 
 __all__ = ["main"]
 
@@ -21,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_run_parser(commands)
+    add_runs_parsers(commands)
+    add_receipts_parser(commands)
     add_demo_parser(commands)
     options = parser.parse_args(arguments)
     if sys.stdout is None:  # closed by whoever started us

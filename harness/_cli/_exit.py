@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from harness._errors import ProviderError, RunNotFoundError, StorageError
 from harness._events import StopReason
 
-__all__ = ["ERROR", "EXIT_CODES", "INTERRUPTED", "USAGE"]
+__all__ = ["ERROR", "EXIT_CODES", "INTERRUPTED", "USAGE", "code_of"]
 
 ERROR = 1
 USAGE = 2
@@ -23,3 +24,10 @@ EXIT_CODES: dict[StopReason, int] = {
     "aborted": INTERRUPTED,
     "cancelled": INTERRUPTED,
 }
+
+
+def code_of(error: Exception) -> int:
+    """Return the exit code of what was raised before a run began, or without one."""
+    if isinstance(error, RunNotFoundError):
+        return USAGE
+    return ERROR if isinstance(error, ProviderError | StorageError) else USAGE

@@ -24,7 +24,7 @@ from harness.routing import Hedge
 if TYPE_CHECKING:
     from harness.providers import ChatModel
 
-__all__ = ["Models", "add_model_arguments", "models_of"]
+__all__ = ["Models", "add_model_arguments", "default_url", "models_of"]
 
 _KEY: Final = "OPENAI_API_KEY"
 _ROUTE: Final = "harness/run"
@@ -36,7 +36,6 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         action="append",
-        required=True,
         help="the name that the endpoint knows it by; several are tried in this order",
     )
     parser.add_argument(
@@ -96,8 +95,10 @@ def models_of(options: argparse.Namespace) -> Models:
         ValueError: there are more addresses or keys than models, or a bound is none.
         UsageError: an address or a key cannot be used.
     """
-    names: list[str] = options.model
-    urls = _each("--base-url", options.base_url or [_default_url()], names)
+    names: list[str] = options.model or []
+    if not names:
+        raise ValueError("there is no --model, expected one or more")
+    urls = _each("--base-url", options.base_url or [default_url()], names)
     keys = _keys(options.key_env, names, urls)
     budgets = _budgets(options)
     hedge = options.hedge
@@ -120,7 +121,8 @@ def models_of(options: argparse.Namespace) -> Models:
     return Models(route, endpoints)
 
 
-def _default_url() -> str:
+def default_url() -> str:
+    """Return the address that counts if none is given."""
     return os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
 
 

@@ -4,7 +4,7 @@ from harness.kernel._deadline import RunDeadline, classify_run_failure
 from harness.kernel._emitter import Emitter
 from harness.kernel._heartbeat import Flush, Heartbeat
 from harness.kernel._limiters import Limiters
-from harness.kernel._limits import Budget, Limits
+from harness.kernel._limits import Below, Budget, Limits
 from harness.kernel._outcomes import OUTCOME_ROWS, OutcomeRow
 from harness.kernel._ports import (
     Boundary,
@@ -16,8 +16,8 @@ from harness.kernel._ports import (
     StepDecision,
     Supervisor,
 )
-from harness.kernel._record import dump_state, load_state
 from harness.kernel._run import DEFAULT_DEADLINE, Run, RunInput, RunOptions, open_run, run
+from harness.kernel._start import state_from
 from harness.kernel._state import Pause, RunResult, RunState, RunUsage
 from harness.kernel._stats import RunStats, ToolStats
 from harness.kernel._stop import STOP_ORDER, StopRow
@@ -27,6 +27,7 @@ __all__ = [
     "DEFAULT_DEADLINE",
     "OUTCOME_ROWS",
     "STOP_ORDER",
+    "Below",
     "Boundary",
     "Budget",
     "Compaction",
@@ -56,8 +57,7 @@ __all__ = [
     "as_model",
     "check_answer",
     "classify_run_failure",
-    "dump_state",
-    "load_state",
     "open_run",
     "run",
+    "state_from",
 ]

@@ -4,7 +4,9 @@ The shape, and why it is this one:
 
 * Each call runs in a **shielded scope of its own** from its first step. Inside it the only
   cancellation is ours, so what leaves a call is decidable (`_outcomes`), and neither a stale
-  cancellation nor a failing cleanup of one tool can touch a sibling.
+  cancellation nor a failing cleanup of one tool can touch a sibling. A call that is made of runs
+  has the scope without the shield. Behind one its runs would see a stop only after the walk, one
+  level after the other, and could start something meanwhile.
 * A **stop is one synchronous walk** over the calls in flight: without grace a call's scope is
   cancelled, with grace its deadline moves nearer. The batch's body waits *inside* its nursery,
   unshielded, for the last call, and its ``finally`` is the walk. A parent that waited in the
@@ -89,10 +91,13 @@ class _Flight:
 
     slot: CallSlot
     permit: Permit
-    scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
+    scope: trio.CancelScope = attrs.field(init=False)
     stopped: bool = False
     kept: bool = False
     """Its permit outlives it: a thread of its still runs."""
+
+    def __attrs_post_init__(self) -> None:
+        self.scope = trio.CancelScope(shield=self.slot.policy.shielded)
 
     def stop(self, now: float, cap: float) -> None:
         """Give the call its grace, or what a later stop leaves of it."""
@@ -241,7 +246,8 @@ class BatchRunner:
             left = "fatal" if self.is_fatal(slot, error) else "exception"
         outcome, row = judge_outcome(
             left,
-            stopped=flight.stopped,
+            # Without a shield a stop is there before the walk is.
+            stopped=flight.stopped or stop_due(),
             error=error,
             time_limit=slot.policy.time_limit,
             abandoned=flight.kept,

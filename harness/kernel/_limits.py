@@ -18,7 +18,7 @@ from harness._bounds import check_amount, check_count
 from harness._usage import Usage
 from harness.kernel._stop import Fact
 
-__all__ = ["Budget", "Limits"]
+__all__ = ["Below", "Budget", "Limits"]
 
 
 @attrs.frozen(kw_only=True)
@@ -44,6 +44,16 @@ class Limits:
             check_amount("Limits.cost_cents", value)
 
 
+@attrs.define
+class Below:
+    """What the runs below a run have used, over all its legs. Counted in place, by its ledger."""
+
+    turns: int = 0
+    tool_calls: int = 0
+    usage: Usage = attrs.field(factory=Usage)
+    runs: int = 0
+
+
 @attrs.define(eq=False)
 class Budget:
     """A ledger: limits, what was used of them, and the ledger above."""
@@ -54,9 +64,11 @@ class Budget:
     tool_calls: int = attrs.field(default=0, init=False)
     usage: Usage = attrs.field(factory=Usage, init=False)
     runs: int = attrs.field(default=1, init=False)
-    """Runs that were started on this ledger or below it in this process, its own with them."""
+    """Runs that were started on this ledger or below it, its own with them."""
     live_children: int = attrs.field(default=0, init=False)
     """Runs directly below that are going on."""
+    _below: Below = attrs.field(factory=Below, init=False, repr=False)
+    """The part of it that was not the run's own."""
 
     @limits.validator
     def _check_limits(self, _: object, value: object) -> None:
@@ -82,11 +94,15 @@ class Budget:
         """Count a turn that is about to begin; `lack` was asked in the same step."""
         for each in self._ledgers():
             each.turns += 1
+        for each in self._above():
+            each._below.turns += 1
 
     def give_back_turn(self) -> None:
         """Take back a turn that did not come to an end."""
         for each in self._ledgers():
             each.turns -= 1
+        for each in self._above():
+            each._below.turns -= 1
 
     def take_calls(self, count: int) -> bool:
         """Count the calls of a batch, all or none; False if a limit forbids them."""
@@ -96,28 +112,38 @@ class Budget:
                 return False
         for each in self._ledgers():
             each.tool_calls += count
+        for each in self._above():
+            each._below.tool_calls += count
         return True
 
     def post(self, usage: Usage) -> None:
         """Add spend, here and in every ledger above."""
         for each in self._ledgers():
             each.usage += usage
+        for each in self._above():
+            each._below.usage += usage
 
     def begin_leg(self, *, first: bool) -> None:
         """Count a leg that begins, in the ledgers above; a run's *first* is a new run there."""
         if self.parent is not None:
             self.parent.live_children += 1
-            for each in self.parent._ledgers():
+            for each in self._above():
                 each.runs += first
+                each._below.runs += first
 
     def end_leg(self) -> None:
         """Count a leg that has ended."""
         if self.parent is not None:
             self.parent.live_children -= 1
 
-    def carry_over(self, *, turns: int, tool_calls: int, usage: Usage) -> None:
-        """Enter what earlier legs of the run used; the ledgers above knew it then."""
-        self.turns, self.tool_calls, self.usage = turns, tool_calls, usage
+    def carry_over(self, *, turns: int, tool_calls: int, usage: Usage, below: Below) -> None:
+        """Enter what earlier legs of the run and the runs *below* it used; those above knew it.
+
+        From here on *below* is counted on in place.
+        """
+        self._below = below
+        self.turns, self.tool_calls = turns + below.turns, tool_calls + below.tool_calls
+        self.usage, self.runs = usage + below.usage, 1 + below.runs
 
     @property
     def _spent(self) -> bool:
@@ -127,7 +153,11 @@ class Budget:
         )
 
     def _ledgers(self) -> Iterator[Budget]:
-        each: Budget | None = self
+        yield self
+        yield from self._above()
+
+    def _above(self) -> Iterator[Budget]:
+        each = self.parent
         while each is not None:
             yield each
             each = each.parent

@@ -305,7 +305,9 @@ async def open_run(
     permits = Limiters() if limiters is None else limiters
     ledger = Budget(limits, parent=budget)
     state = state_from(input, ids)
-    ledger.carry_over(turns=state.turn, tool_calls=state.calls_taken, usage=state.usage)
+    ledger.carry_over(
+        turns=state.turn, tool_calls=state.calls_taken, usage=state.usage, below=state.below
+    )
     emitter = Emitter() if events is None else events
     if not isinstance(emitter, Emitter):
         raise TypeError(f"events is {events!r}, expected an Emitter or None")

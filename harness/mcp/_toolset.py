@@ -159,7 +159,7 @@ class MCPTools:
         return self._list.render(call, outcome)
 
     def fatal(self, error: BaseException) -> bool:
-        """Return False: no error of a tool ends the run."""
+        """Whether *error* is one of a store; no other error of a tool ends the run."""
         return self._list.fatal(error)
 
     def _named(self, name: str | None) -> list[Connection]:

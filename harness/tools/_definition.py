@@ -50,6 +50,7 @@ class PolicyOptions(TypedDict, total=False):
     grace: float
     time_limit: float | None
     effect: Effect
+    shielded: bool
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -23,7 +23,7 @@ from typing import Annotated, Final, TypeAlias, cast
 import attrs
 import msgspec
 
-from harness._errors import MissingPortError, ToolDefinitionError
+from harness._errors import MissingPortError, ToolDefinitionError, of_storage
 from harness._json import JSON
 from harness._messages import Message
 from harness._toolset import (
@@ -196,8 +196,10 @@ class RegistryToolset:
         return render_outcome(call, outcome)
 
     def fatal(self, error: BaseException) -> bool:
-        """Return False: no error of a tool ends the run."""
-        return False
+        """Whether *error* is one of a store: what was done is then not known, and a model that is
+        told of a failure would do it again. No other error of a tool ends the run.
+        """
+        return of_storage(error)
 
     def _load(self, names: Iterable[str]) -> None:
         """Show the tools of *names* after all others, or raise and show none of them."""

@@ -33,6 +33,7 @@ from harness.testing import (
     assert_transcript_settled,
     blocking_tool,
     cancel_everywhere,
+    counting_ids,
     counting_tool,
     explore_schedules,
     failing_tool,
@@ -630,3 +631,35 @@ def test_a_batch_can_be_cancelled_everywhere() -> None:
 
     report = cancel_everywhere(scenario, invariants=RUN_INVARIANTS, seeds=range(3), minimum=70)
     assert report.cancelled
+
+
+@pytest.mark.rule("R-BATCH-15", "R-PROM-03")
+@pytest.mark.parametrize("stop", ["outer", "abort"])
+def test_nothing_starts_in_the_runs_of_an_unshielded_call_after_a_stop(stop: str) -> None:
+    async def scenario(scene: Scene) -> None:
+        ids = counting_ids()
+
+        @tool(pool=None, shielded=False)
+        async def delegate(depth: int) -> str:
+            async def child(request: ModelRequest, stream: TurnStream) -> ModelTurn:
+                if request.turn:
+                    return final_answer("ok")
+                below = tool_call("delegate", {"depth": depth - 1}, id="1")
+                return tool_call_turn([tool_call("work", id="2"), *([below] if depth else [])])
+
+            return str((await run(child, "go", tools=[delegate, work], ids=ids)).text)
+
+        @tool
+        async def work() -> None:
+            scene.started("work")
+            await trio.sleep(1)
+
+        calls = [tool_call("delegate", {"depth": 2}) for _ in range(2)]
+        kit = run_harness([tool_call_turn(calls), final_answer("x")], tools=[delegate], scene=scene)
+        async with kit.open() as opened:
+            if stop == "abort":
+                scene.on_cut(opened.abort)
+            await opened.wait()
+
+    report = cancel_everywhere(scenario, invariants=RUN_INVARIANTS, minimum=100)
+    assert report.cuts

@@ -21,8 +21,6 @@ from harness import (
     Tool,
     TurnStream,
     Usage,
-    dump_state,
-    load_state,
     open_run,
     tool,
     user_message,
@@ -51,6 +49,7 @@ from harness.testing import (
     tool_call_turn,
 )
 from harness.tools import ToolList
+from tests.kernel.carrying import carried
 from tests.kernel.reading import DONE
 from tests.kernel.recorder import Recorder
 
@@ -261,7 +260,7 @@ async def test_a_boundary_without_a_turn_of_its_own_leg_names_the_last_one_of_th
 async def test_turns_are_numbered_through_the_legs_of_a_run() -> None:
     kit = run_harness([tool_call_turn([tool_call("look")]) for _ in range(4)])
     first = await kit.run(limits=Limits(turns=2))
-    again = load_state(dump_state(first.state))
+    again = carried(first.state)
     await kit.run(again, limits=Limits(turns=4))
     assert [request.turn for request in kit.script.requests] == [0, 1, 2, 3]
     assert len({request.turn_id for request in kit.script.requests}) == 4

@@ -14,8 +14,6 @@ from harness import (
     Outcome,
     ToolCall,
     assistant_message,
-    dump_state,
-    load_state,
 )
 from harness._messages import CallMessage
 from harness.testing import (
@@ -29,6 +27,7 @@ from harness.testing import (
 )
 from harness.tools import ToolList
 from harness.transcript import raw_arguments
+from tests.kernel.carrying import carried
 from tests.kernel.reading import DONE, answers, named, rejected
 
 HostT = TypeVar("HostT")
@@ -123,7 +122,7 @@ async def test_arguments_that_are_no_object_are_refused_before_anything_is_run()
     envelope = answers(result.state.messages)["a"]
     assert (envelope["kind"], envelope["success"]) == ("validation", False)
     # And the text is neither replayed to a provider nor lost.
-    stored = load_state(dump_state(result.state)).messages[1]
+    stored = carried(result.state).messages[1]
     assert stored["tool_calls"][0]["function"]["arguments"] == "{}"
     assert raw_arguments(stored, 0) == "[1, 2]"
     assert_provider_valid(result.state.messages)
@@ -137,7 +136,7 @@ async def test_an_answer_that_no_transcript_can_hold_is_written_without_its_part
     result = await kit.run()
     assert answers(result.state.messages)["draw-0"] == {"success": True, "data": "drawn"}
     assert rejected(kit.events) == [("draw-0", "ValueError")]
-    assert load_state(dump_state(result.state)).messages == result.state.messages
+    assert carried(result.state).messages == result.state.messages
 
 
 class _Rendering(ToolList):

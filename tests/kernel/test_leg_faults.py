@@ -14,8 +14,6 @@ from harness import (
     ModelTurn,
     TurnStream,
     assistant_message,
-    dump_state,
-    load_state,
     user_message,
 )
 from harness._json import encode_text
@@ -37,6 +35,7 @@ from harness.testing import (
     tool_call,
     tool_call_turn,
 )
+from tests.kernel.carrying import carried
 from tests.kernel.reading import DONE, answers, kinds, named
 
 GO: list[Message] = [user_message("Go.")]
@@ -171,7 +170,7 @@ async def test_a_host_that_keeps_repeated_ids_has_each_call_run_and_answered() -
     contents = [each["content"] for each in result.state.messages if each["role"] == "tool"]
     assert contents == ['{"success":true,"data":1}', '{"success":true,"data":2}']
     assert result.stop_reason == "done"
-    assert load_state(dump_state(result.state)).messages == result.state.messages
+    assert carried(result.state).messages == result.state.messages
 
 
 @pytest.mark.rule("R-MODEL-05")
@@ -196,7 +195,7 @@ async def test_ids_that_begin_anew_in_each_turn_are_matched_by_nearness() -> Non
     assert (result.stop_reason, count.started) == ("done", 2)
     roles = [each["role"] for each in result.state.messages]
     assert roles == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
-    assert load_state(dump_state(result.state)).messages == result.state.messages
+    assert carried(result.state).messages == result.state.messages
 
 
 # -- arguments ---------------------------------------------------------------------------------
@@ -215,7 +214,7 @@ async def test_a_megabyte_of_arguments_reaches_the_tool_whole(
     result = await kit.run()
     assert result.stop_reason == "done"
     assert [visit.arguments for visit in count.visits] == [{"text": text}]
-    assert load_state(dump_state(result.state)).messages == result.state.messages
+    assert carried(result.state).messages == result.state.messages
 
 
 @pytest.mark.rule("R-MODEL-03", "R-PROM-07")

@@ -23,8 +23,6 @@ from harness import (
     Suspend,
     Tool,
     Usage,
-    dump_state,
-    load_state,
     user_message,
 )
 from harness.events import (
@@ -54,6 +52,7 @@ from harness.testing import (
     tool_call_turn,
 )
 from harness.tools import ToolList
+from tests.kernel.carrying import carried
 
 KindT = TypeVar("KindT")
 
@@ -249,7 +248,7 @@ def test_a_run_is_settled_and_its_books_are_right_after_every_leg(plan: _Plan) -
             if stop[0] in STOPPING:
                 check_stopped(begun + stop[1], kit.events[told:])
             told = len(kit.events)
-            state = load_state(dump_state(state))
+            state = carried(state)
             if state.pause is not None:
                 asked = {id for id, each in state.pause.suspends.items() if each.kind == "answer"}
                 for call_id in sorted(asked - {*state.pause.replies}):

@@ -24,8 +24,6 @@ from harness import (
     Suspend,
     TurnStream,
     Usage,
-    dump_state,
-    load_state,
     tool,
     user_message,
 )
@@ -42,6 +40,7 @@ from harness.testing import (
     tool_call,
     tool_call_turn,
 )
+from tests.kernel.carrying import carried
 from tests.kernel.reading import answers
 from tests.kernel.recorder import Recorder
 
@@ -312,7 +311,7 @@ async def test_limits_hold_over_the_legs_of_a_run_and_ledgers_above_are_charged_
     kit = run_harness([asking(usage=EACH) for _ in range(5)], budget=budget)
     limits = Limits(turns=4, tool_calls=4, tokens=41)
     first = await kit.run(limits=Limits(turns=3))
-    second = await kit.run(load_state(dump_state(first.state)), limits=limits)
+    second = await kit.run(carried(first.state), limits=limits)
     assert (second.stop_reason, second.stats.turns) == ("turn_limit", 1)
     assert (budget.turns, budget.tool_calls) == (4, 4)
     assert budget.usage == Usage(input=32, cached_input=24, output=8, cost_cents=10.0)

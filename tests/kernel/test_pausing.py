@@ -1,5 +1,6 @@
 """Pausing a run, and going on: in this process or another."""
 
+import copy
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -31,8 +32,6 @@ from harness import (
     ToolCall,
     assistant_message,
     define_tool,
-    dump_state,
-    load_state,
     run,
     tool,
     tool_message,
@@ -52,6 +51,7 @@ from harness.testing import (
     tool_call_turn,
 )
 from harness.tools import ToolList
+from tests.kernel.carrying import dumped, loaded
 
 HostT = TypeVar("HostT")
 TOMORROW = datetime(2031, 1, 1, tzinfo=UTC)
@@ -383,11 +383,11 @@ async def test_late_answers_stand_in_call_order_and_take_the_next_ordinal(
 async def test_a_leg_without_a_reply_ends_at_once_as_it_was(autojump_clock: MockClock) -> None:
     kit = run_harness(batch_of("ask"), tools=[ask])
     state = (await kit.run()).state
-    before = dump_state(state)
+    before = copy.deepcopy(state)
     result = await kit.run(state)
     assert result.stop_reason == "waiting_for_reply"
     state.leg -= 1
-    assert dump_state(state) == before
+    assert state == before
     assert kit.ran == ["call_1"]
     assert len(kit.script.requests) == 1
 
@@ -400,13 +400,13 @@ async def test_a_stop_before_the_batch_is_entered_leaves_the_pause(
     kit = run_harness(batch_of("ask", "nap"), tools=[ask, nap])
     state = (await kit.run()).state
     state.reply("call_1", "yes")
-    before = dump_state(state)
+    before = copy.deepcopy(state)
     with trio.CancelScope() as scope:
         if stop == "outer":
             scope.cancel()
         await kit.run(state, deadline=0.0)
     state.leg -= 1
-    assert dump_state(state) == before
+    assert state == before
 
 
 @pytest.mark.rule("R-PAUSE-07", "R-LOOP-57")
@@ -447,18 +447,19 @@ async def test_one_leg_at_a_time_runs_on_a_state(autojump_clock: MockClock) -> N
 
 OTHER_PROCESS = """
 import sys
-from harness import dump_state, load_state, run
+from harness import run
 from harness.testing import final_answer, run_virtual, scripted_model
+from tests.kernel.carrying import dumped, loaded
 from tests.kernel.test_pausing import Approvals, counting_tool
 
 async def main():
-    state = load_state(sys.stdin.buffer.read())
+    state = loaded(sys.stdin.buffer.read())
     state.reply("call_1", True)
     result = await run(
         scripted_model([final_answer("Paid.")]), state, tools=Approvals([counting_tool("pay")])
     )
     assert result.stop_reason == "done", result
-    sys.stdout.buffer.write(dump_state(state))
+    sys.stdout.buffer.write(dumped(state))
 
 run_virtual(main)
 """
@@ -470,13 +471,13 @@ async def test_a_question_is_answered_in_another_process(autojump_clock: MockClo
     state = (await kit.run()).state
     done = subprocess.run(  # noqa: ASYNC221  # nothing else runs meanwhile
         [sys.executable, "-c", OTHER_PROCESS],
-        input=dump_state(state),
+        input=dumped(state),
         capture_output=True,
         check=False,
         cwd=Path(__file__).parents[2],
     )
     assert done.returncode == 0, done.stderr.decode()
-    ended = load_state(done.stdout)
+    ended = loaded(done.stdout)
     assert ended.run_id == state.run_id
     assert ended.messages == [
         *state.messages,

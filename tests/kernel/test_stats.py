@@ -18,8 +18,6 @@ from harness import (
     RunStats,
     TurnStream,
     Usage,
-    dump_state,
-    load_state,
     run,
     user_message,
 )
@@ -37,6 +35,7 @@ from harness.testing import (
     tool_call,
     tool_call_turn,
 )
+from tests.kernel.carrying import carried
 
 usages = st.builds(
     Usage,
@@ -96,7 +95,7 @@ def test_the_shares_of_all_legs_add_up_to_the_totals_of_their_run(legs: list[lis
             script = [tool_call_turn([tool_call("look")], usage=each) for each in asking]
             kit = run_harness([*script, final_answer("Done.", usage=last)])
             state.messages.append(user_message("Go on."))
-            stats = (await kit.run(load_state(dump_state(state)))).stats
+            stats = (await kit.run(carried(state))).stats
             (state,) = kit.states
             assert stats.usage == sum(leg, start=Usage())
             shares += stats.usage

@@ -209,6 +209,6 @@ def test_the_repr_of_a_tool_says_what_it_is_and_not_how() -> None:
     assert repr(tool(fine)) == (
         "FunctionTool(name='fine', description='', "
         "policy=CallPolicy(pool='fine', serial=False, grace=0.0, time_limit=None, "
-        "effect='opaque'), abandon=False, resumes=False)"
+        "effect='opaque', shielded=True), abandon=False, resumes=False)"
     )
     assert inspect.signature(tool(fine).function) == inspect.signature(fine)

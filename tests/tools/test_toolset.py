@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from harness._errors import MissingPortError, ToolDefinitionError
+from harness._errors import LeaseLostError, MissingPortError, ToolDefinitionError
 from harness._toolset import Admission, Batch, CallPolicy, Outcome, Reply, Toolset
-from harness.tools import ToolList, as_toolset, render_outcome, tool
+from harness.tools import ToolList, as_toolset, disclosed, render_outcome, tool
 from tests.tools.contexts import ask, context_for
 
 called: list[str] = []
@@ -105,11 +105,20 @@ async def test_a_list_has_nothing_to_activate() -> None:
     assert caught.value.port == "activate"
 
 
-def test_a_list_renders_the_envelope_and_finds_nothing_fatal() -> None:
+@pytest.mark.rule("R-LOOP-24")
+def test_a_list_finds_an_error_of_a_store_fatal_and_no_other() -> None:
+    lost = LeaseLostError("r", owner="o")
+    for toolset in (ToolList([greet]), disclosed(core=[greet])):
+        assert toolset.fatal(lost)
+        assert toolset.fatal(ExceptionGroup("", [ValueError(), lost]))
+        assert not toolset.fatal(KeyError("x"))
+        assert not toolset.fatal(ExceptionGroup("", [ValueError()]))
+
+
+def test_a_list_renders_the_envelope() -> None:
     toolset = ToolList([greet])
     outcome = Outcome.failed("no", "authz")
     assert toolset.render(ask(), outcome) == render_outcome(ask(), outcome)
-    assert not toolset.fatal(KeyError("x"))
 
 
 DEFINE = """

@@ -1,0 +1,186 @@
+"""``harness runs``, ``reply`` and ``fork``: what a store holds, and what is done to it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from harness._bounds import check_count
+from harness._cli._exit import code_of
+from harness._cli._show import shortened
+from harness._cli._store import Store, add_store_arguments, key_of, open_store, owner_name
+from harness._errors import CheckpointInputError, HarnessError
+from harness._ids import random_id
+from harness._json import encode_text
+from harness._messages import user_message
+from harness.checkpoints import (
+    Checkpoint,
+    CheckpointInput,
+    MessageInput,
+    ReplyInput,
+    StoredRun,
+    WakeInput,
+    apply_stored_input,
+    fork_stored,
+)
+from harness.kernel import Limits
+
+__all__ = ["add_runs_parsers", "ask_store"]
+
+
+def add_runs_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands."""
+    runs = commands.add_parser("runs", help="list the runs of a store")
+    add_store_arguments(runs, required=True)
+    runs.add_argument("--json", action="store_true", help="print one run per line")
+    runs.set_defaults(command=lambda options: ask_store(options, _runs))
+
+    reply = commands.add_parser("reply", help="answer what a run waits for, or say more to it")
+    reply.add_argument("run_id", metavar="RUN_ID")
+    reply.add_argument("text")
+    reply.add_argument("--call", help="the call that asks, if there are several")
+    add_store_arguments(reply, required=True)
+    reply.set_defaults(command=lambda options: ask_store(options, _reply))
+
+    fork = commands.add_parser("fork", help="begin a run of its own where another one stands")
+    fork.add_argument("run_id", metavar="RUN_ID")
+    fork.add_argument("--revision", type=int, help="where it stood then (default: where it is)")
+    fork.add_argument("--max-turns", type=int, help="completions of the new run at the most")
+    add_store_arguments(fork, required=True)
+    fork.set_defaults(command=lambda options: ask_store(options, _fork))
+
+
+def ask_store(
+    options: argparse.Namespace,
+    work: Callable[[Store, argparse.Namespace], Awaitable[None]],
+) -> int:
+    """Do *work* with the store that *options* name; return the exit code."""
+
+    async def opened() -> None:
+        async with open_store(options.store) as store:
+            await work(store, options)
+
+    try:
+        trio.run(opened)
+    except (HarnessError, ValueError, TypeError, OSError) as error:
+        print(f"harness: {error}", file=sys.stderr)
+        return code_of(error)
+    return 0
+
+
+async def _runs(store: Store, options: argparse.Namespace) -> None:
+    found = await store.list_runs(options.tenant)
+    if options.json:
+        for each in found:
+            print(_as_json(each))
+        return
+    table = [("RUN", "STATE", "TURNS", "TOKENS", "CENTS", "WAITS FOR")]
+    table += [_as_row(each) for each in found]
+    widths = [max(len(row[place]) for row in table) for place in range(5)]
+    for row in table:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        print("  ".join([*cells, row[5]]).rstrip())
+
+
+def _as_row(run: StoredRun) -> tuple[str, str, str, str, str, str]:
+    state: str = run.status
+    if run.owner is not None:
+        state = "running"
+    elif run.stop_reason is not None:
+        state = run.stop_reason
+    return (
+        run.key.run_id,
+        state,
+        str(run.turns),
+        str(run.usage.tokens),
+        f"{run.usage.cost_cents:.2f}",
+        _waits_for(run),
+    )
+
+
+def _waits_for(run: StoredRun) -> str:
+    if run.owner is not None:
+        return ""
+    match run.status:
+        case "ready":
+            return "harness run --resume"
+        case "waiting_for_reply":
+            return " | ".join(shortened(each, 60) for each in run.questions) or "a reply"
+        case "waiting_for_wake":
+            return "its time"
+        case "finished":
+            return ""
+
+
+def _as_json(run: StoredRun) -> str:
+    return encode_text(
+        {
+            "run_id": run.key.run_id,
+            "status": run.status,
+            "stop_reason": run.stop_reason,
+            "revision": run.revision,
+            "turns": run.turns,
+            "tokens": run.usage.tokens,
+            "cost_cents": run.usage.cost_cents,
+            "questions": list(run.questions),
+            "owner": run.owner,
+            "changed_at": run.changed_at.isoformat(),
+        }
+    )
+
+
+async def _reply(store: Store, options: argparse.Namespace) -> None:
+    key = key_of(options, options.run_id)
+    checkpoint = await store.load_run(key)
+    given = _input_for(checkpoint, options.text, options.call)
+    after = await apply_stored_input(store, key, given, owner=owner_name())
+    print(f"{after.run_id}: {after.status}")
+    for question in _questions(after):
+        print(f"  still asks: {question}")
+
+
+def _input_for(checkpoint: Checkpoint, text: str, call_id: str | None) -> CheckpointInput:
+    """Return what *text* is to a run of this status."""
+    if call_id is not None or checkpoint.status == "waiting_for_reply":
+        return ReplyInput(call_id=call_id or _only_question(checkpoint), value=text)
+    message = user_message(text)
+    if checkpoint.status == "waiting_for_wake":
+        return WakeInput(message=message)
+    return MessageInput(message=message)
+
+
+def _only_question(checkpoint: Checkpoint) -> str:
+    asked = _questions(checkpoint)
+    if len(asked) != 1:
+        listed = "; ".join(asked)
+        raise CheckpointInputError(f"{len(asked)} calls ask ({listed}), expected --call with one")
+    return next(iter(asked)).partition(":")[0]
+
+
+def _questions(checkpoint: Checkpoint) -> Sequence[str]:
+    pause = checkpoint.head.pause
+    if pause is None:
+        return ()
+    return [
+        f"{call_id}: {shortened(suspend.question)}"
+        for call_id, suspend in pause.suspends.items()
+        if suspend.kind == "answer" and call_id not in pause.replies
+    ]
+
+
+async def _fork(store: Store, options: argparse.Namespace) -> None:
+    source = await store.load_run(key_of(options, options.run_id), revision=options.revision)
+    limits = source.head.limits
+    if options.max_turns is not None:
+        limits = Limits(
+            turns=check_count("--max-turns", options.max_turns),
+            tool_calls=limits.tool_calls,
+            tokens=limits.tokens,
+            cost_cents=limits.cost_cents,
+        )
+    key = key_of(options, random_id("run"))
+    await fork_stored(store, source, key, limits=limits, bindings=source.head.bindings)
+    print(f"{key.run_id}: {source.status}, forked from {source.run_id} at {source.revision}")
