@@ -22,7 +22,7 @@ nitpicky = True
 # An annotation `type[...]` is taken for a field of that name: "more than one target".
 suppress_warnings = ["ref.python"]
 # No inventory is fetched, so the build needs no network, and other projects' names lead nowhere.
-THEIRS = "attrs?|collections|contextlib|datetime|httpx2|msgspec|os|threading|trio|typing"
+THEIRS = "attrs?|collections|contextlib|datetime|httpx2|msgspec|os|psycopg|threading|trio|typing"
 nitpick_ignore_regex = [
     (r"py:.*", rf"({THEIRS})\..*"),
     (r"py:(class|exc)", r"[a-z]+|[A-Z]\w*(Error|Exception|Group|Interrupt)|SearchStrategy"),

@@ -39,6 +39,8 @@ __all__ = [
 ]
 
 _DETAIL_LENGTH = 200
+_DIGEST_LENGTH = 24
+"""Hexadecimal digits; two calls out of a billion have the same with a chance of one in 10^11."""
 
 
 @attrs.frozen(kw_only=True)
@@ -94,10 +96,13 @@ def parse_arguments(raw: object, *, call_type: str = "function") -> Arguments:
 
 
 def call_digest(call: ToolCall) -> str:
-    """Return what calls with the same name and the same arguments have in common; never raises."""
+    """Return what calls with the same name and the same arguments have in common; never raises.
+
+    Short, since a run that forgets calls keeps one for each.
+    """
     parsed = parse_tool_call_arguments(call)
     arguments = parsed.arguments if isinstance(parsed, Parsed) else repr(call.arguments)
-    return digest([call.type, call.name, arguments])
+    return digest([call.type, call.name, arguments])[:_DIGEST_LENGTH]
 
 
 def tool_call_arguments_absent(raw: object) -> bool:

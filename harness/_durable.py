@@ -14,16 +14,29 @@ from harness._bounds import check_count, check_seconds
 
 __all__ = ["ReceiptClaim", "ReceiptKey", "RunKey", "RunLease"]
 
+_MOST = 2**63 - 1
+"""The largest number that every database can keep."""
+
 
 def _check_text(instance: object, field: attrs.Attribute[str], value: object) -> None:
-    if not isinstance(value, str) or not value or "\x00" in value:
+    """Refuse what some database would not take as a name."""
+    if not isinstance(value, str) or not value or "\x00" in value or not _is_unicode(value):
         name = f"{type(instance).__name__}.{field.name}"
         raise ValueError(f"{name} is {value!r}, expected a text that is not empty")
 
 
+def _is_unicode(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True
+
+
 def _check_number(instance: object, field: attrs.Attribute[int], value: object) -> None:
-    least = 0 if field.name == "occurrence" else 1
-    check_count(f"{type(instance).__name__}.{field.name}", value, least=least)
+    name, least = f"{type(instance).__name__}.{field.name}", int(field.name != "occurrence")
+    if check_count(name, value, least=least) > _MOST:
+        raise ValueError(f"{name} is {value!r}, expected at most {_MOST}")
 
 
 def _check_length(instance: object, field: attrs.Attribute[float], value: object) -> None:

@@ -22,6 +22,7 @@ SCRIPTS: Final = (
     "quickstart",
     "receipts",
     "remote_tools",
+    "resume",
     "route",
     "show_text",
     "skills",

@@ -178,7 +178,13 @@ def plain_signature(
     return shown, returns
 
 
-HANDED_OUT: Final = ("harness.routing.Slot", "harness.routing.Try")
+HANDED_OUT: Final = (
+    "harness.receipts.HeldLease",
+    "harness.routing.Slot",
+    "harness.routing.Try",
+    "harness.stores.PostgresStore",
+    "harness.stores.SQLiteStore",
+)
 """Classes whose objects a host is given and never makes."""
 ALIASES: Final = name_aliases()
 """What each public type alias stands for."""

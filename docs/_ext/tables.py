@@ -26,7 +26,7 @@ from harness.providers._http import TRANSPORT_ROWS
 from harness.receipts import RECEIPT_ROWS
 from harness.routing import BREAKER_ROWS, DISPOSITIONS, STATUS_ROWS
 from harness.skills import RESOURCE_ROWS
-from harness.stores._sqlite_failures import SQLITE_FAILURES
+from harness.stores import POSTGRES_FAILURES, SQLITE_FAILURES
 from harness.tools import REWRITES
 from harness.transcript import REFUSALS, REPAIRS
 
@@ -222,9 +222,17 @@ TABLES: dict[str, list[list[str]]] = {
     "sqlite-failures": cells(
         SQLITE_FAILURES,
         {
-            "SQLite's code": lambda row: str(row.number),
+            "SQLite's code": lambda row: code(row.name),
             "Error": lambda row: code(row.code),
             "The file": lambda row: row.what,
+        },
+    ),
+    "postgres-failures": cells(
+        POSTGRES_FAILURES,
+        {
+            "SQLSTATE begins with": lambda row: code(row.state),
+            "Error": lambda row: code(row.code),
+            "The store": lambda row: row.what,
         },
     ),
     "exits": cells(

@@ -39,7 +39,8 @@ async def work(run_id: str) -> None:
     async with open_sqlite_store("trips.db") as store:
         key, owner = saved.RunKey(tenant="acme", run_id=run_id), f"worker {os.getpid()}"
         ended = await saved.run_stored(store, key, restore, owner=owner, seconds=0.5)
-        print(f"{run_id}: {ended.stop_reason}, {ended.checkpoint.messages[-1]['content']}")
+        said = ended.checkpoint.messages[-1]["content"] or "nothing yet"
+        print(f"{run_id}: {ended.stop_reason}, {said}")
 
 
 async def main() -> None:
@@ -48,6 +49,7 @@ async def main() -> None:
     async with open_sqlite_store("trips.db") as store:
         await store.create_run(trip, saved.create_checkpoint("trip", "Book me a room."))
         await trio.run_process([sys.executable, __file__, "trip"])
+        print(*(f"open: {each.questions}" for each in await store.list_runs("acme")), flush=True)
         await saved.apply_stored_input(store, trip, yes, owner="clerk")
         await trio.run_process([sys.executable, __file__, "trip", "dies"], check=False)
         await trio.sleep(0.5)  # so long the lease of the dead lasts

@@ -19,7 +19,9 @@ that text also writes ``1.0`` as ``1``, and an integer beyond 21 digits as a flo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, cast
 
 from harness._errors import CheckpointVersionError, NotJSONError, RecordError
@@ -59,7 +61,7 @@ def dump_checkpoint(checkpoint: Checkpoint) -> bytes:
     Raises:
         NotJSONError: a message, or something that the host gave, holds what JSON cannot carry.
     """
-    return encode(checkpoint_to_json(checkpoint))
+    return encode(_record(checkpoint))
 
 
 def load_checkpoint(text: bytes | str) -> Checkpoint:
@@ -69,29 +71,25 @@ def load_checkpoint(text: bytes | str) -> Checkpoint:
         CheckpointVersionError: it is of a version that is not known here.
         RecordError: it is no checkpoint; the error has the path of the field.
     """
-    return checkpoint_from_json(_decoded(text))
+    return _checkpoint(_decoded(text))
 
 
 def checkpoint_to_json(checkpoint: Checkpoint) -> JSON:
-    """Return *checkpoint* as a JSON value, to be put into another one; see `dump_checkpoint`."""
-    messages = [cast("dict[str, JSON]", dict(each)) for each in checkpoint.messages]
-    return {**_head_record(checkpoint.head), "messages": cast(JSON, messages)}
+    """Return *checkpoint* as a JSON value that shares nothing with it, to be put into another."""
+    return copy.deepcopy(_record(checkpoint))
 
 
 def checkpoint_from_json(value: JSON) -> Checkpoint:
-    """Return the checkpoint that `checkpoint_to_json` made; raises as `load_checkpoint`."""
-    record = _upgraded(value)
-    messages = record.pop("messages", None)
-    if not isinstance(messages, list):
-        raise RecordError("it is no list of messages", path="$.messages")
+    """Return the checkpoint that `checkpoint_to_json` made, which shares nothing with *value*.
+
+    Raises:
+        CheckpointVersionError, RecordError: as `load_checkpoint`.
+    """
     try:
-        check_json(messages)
+        check_json(value)
     except NotJSONError as error:
-        raise RecordError(error.reason, path="$.messages") from None
-    head = from_json(record, CheckpointHead)
-    checkpoint = Checkpoint(head=head, messages=tuple(cast("list[Message]", messages)))
-    check_checkpoint(checkpoint)
-    return checkpoint
+        raise RecordError(str(error)) from None
+    return _checkpoint(copy.deepcopy(value))
 
 
 def dump_head(head: CheckpointHead) -> bytes:
@@ -152,23 +150,45 @@ def status_of_pause(pause: Pause | None) -> CheckpointStatus | None:
 
 
 def _check_pause(pause: Pause, messages: Sequence[Message]) -> None:
+    """Refuse a pause that does not fit the batch that it is in."""
     asking = next((each for each in reversed(messages) if each.get("tool_calls")), None)
-    known = {call.id for call in calls_of(asking)} if asking is not None else set()
-    for call_id, suspend in pause.suspends.items():
-        if call_id not in known:
-            text = f"call {call_id!r} is not of the last batch"
-            raise RecordError(text, path="$.pause.suspends")
-        if (suspend.kind == "answer") != (call_id in pause.open):
-            text = f"call {call_id!r} asks, expected it among the open ones, and no wake there"
-            raise RecordError(text, path="$.pause.open")
-    for call_id in pause.open:
-        if pause.admitted and call_id not in pause.suspends:
-            raise RecordError(f"call {call_id!r} is open and asks nothing", path="$.pause.open")
-    for call_id in pause.replies:
-        if pause.admitted and call_id not in pause.suspends:
-            raise RecordError(f"call {call_id!r} asked nothing", path="$.pause.replies")
+    calls = [] if asking is None else [call.id for call in calls_of(asking)]
+    asks = [call_id for call_id, each in pause.suspends.items() if each.kind == "answer"]
     if not (pause.suspends or pause.replies):
         raise RecordError("it waits for nothing", path="$.pause")
+    _check_ids(pause.suspends, calls, "$.pause.suspends", "is not of the last batch")
+    _check_ids(pause.replies, asks if pause.admitted else calls, "$.pause.replies", "asked nothing")
+    # Of a batch that was admitted, what is open and asks nothing would be taken for answered, and
+    # would be run. Of one that was not, nothing has begun.
+    expected = asks if pause.admitted else calls
+    if Counter(pause.open) != Counter(expected):
+        text = f"it is {list(pause.open)}, expected {expected}"
+        raise RecordError(text, path="$.pause.open")
+    if not pause.admitted and len(asks) < len(pause.suspends):
+        raise RecordError("a call wants to be woken, and none has begun", path="$.pause.suspends")
+
+
+def _check_ids(ids: Iterable[str], known: Collection[str], path: str, fault: str) -> None:
+    for call_id in ids:
+        if call_id not in known:
+            raise RecordError(f"call {call_id!r} {fault}", path=path)
+
+
+def _record(checkpoint: Checkpoint) -> Record:
+    messages = cast("list[JSON]", list(checkpoint.messages))
+    return {**_head_record(checkpoint.head), "messages": messages}
+
+
+def _checkpoint(value: JSON) -> Checkpoint:
+    """Return the checkpoint that *value* stands for, which keeps the messages in it."""
+    record = _upgraded(value)
+    messages = record.pop("messages", None)
+    if not isinstance(messages, list):
+        raise RecordError("it is no list of messages", path="$.messages")
+    head = from_json(record, CheckpointHead)
+    checkpoint = Checkpoint(head=head, messages=tuple(cast("list[Message]", messages)))
+    check_checkpoint(checkpoint)
+    return checkpoint
 
 
 def _head_record(head: CheckpointHead) -> Record:
@@ -191,6 +211,9 @@ def _upgraded(value: JSON) -> Record:
     newest = CHECKPOINT_VERSION
     if type(version) is not int or not 1 <= version <= newest:
         raise CheckpointVersionError(version, newest=newest)
-    for each in range(version, newest):
-        record = UPGRADES[each](record)
+    for older in range(version, newest):
+        try:
+            record = UPGRADES[older](record)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise RecordError(f"it is no record of version {older}: {error!r}") from None
     return record

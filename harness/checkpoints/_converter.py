@@ -13,7 +13,7 @@ A fault is told with the path of its field, and nothing is half loaded.
 from __future__ import annotations
 
 import copy
-import sys
+import math
 from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
@@ -34,6 +34,9 @@ Hook: TypeAlias = Callable[[Any, Any], Any]
 
 _JSON_HINT: Final = get_type_hints(Reply)["value"]
 """What the alias `JSON` is for whoever reads annotations."""
+
+_LARGEST: Final = math.nextafter(math.inf, 0)
+"""The largest float; an integer beyond it is none."""
 
 
 def to_json(record: object) -> JSON:
@@ -78,7 +81,7 @@ def _count(value: Any, _: Any) -> int:
 
 
 def _amount(value: Any, _: Any) -> float:
-    if type(value) not in (int, float) or not 0 <= value <= sys.float_info.max:
+    if type(value) not in (int, float) or not 0 <= value <= _LARGEST:
         raise _refuse(value, "a number that is not negative")
     return float(value)
 

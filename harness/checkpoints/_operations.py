@@ -117,7 +117,8 @@ def create_checkpoint(
     Raises:
         TranscriptError: the messages are none, or not settled.
         NotJSONError: a message, or *bindings*, holds what JSON cannot carry.
-        TypeError, ValueError: *messages* is neither text nor messages, or blank; or the id is none.
+        TypeError, ValueError: *messages* is neither text nor messages, or blank; the id, or the
+            limits, are none.
     """
     _check_id(run_id)
     return checkpoint_of(state_from(messages, lambda _: run_id), limits=limits, bindings=bindings)
@@ -139,7 +140,9 @@ def checkpoint_of(
     Raises:
         NotJSONError: a message, or *bindings*, holds what JSON cannot carry.
         RecordError: the state is in the middle of something.
+        TypeError: *limits* are none.
     """
+    _check_limits(limits)
     check_json(bindings)
     check_json(list(state.messages))
     waits = status_of_pause(state.pause)
@@ -216,6 +219,7 @@ def apply_checkpoint_input(checkpoint: Checkpoint, given: CheckpointInput) -> Ch
     state = state_of(checkpoint)
     if isinstance(given, ReplyInput):
         try:
+            check_json(given.value)
             state.reply(given.call_id, copy.deepcopy(given.value))
         except ReplyError as error:
             raise CheckpointInputError(str(error)) from None
@@ -241,8 +245,10 @@ def fork_checkpoint(
     Raises:
         ValueError: *run_id* is that of *source*, or none.
         NotJSONError: *bindings* hold what JSON cannot carry.
+        TypeError: *limits* are none.
     """
     _check_id(run_id)
+    _check_limits(limits)
     if run_id == source.run_id:
         raise ValueError(f"the fork's run_id is {run_id!r}, expected one of its own")
     check_json(bindings)
@@ -271,6 +277,11 @@ def fork_checkpoint(
 def _check_id(run_id: object) -> None:
     if not isinstance(run_id, str) or not run_id:
         raise ValueError(f"run_id is {run_id!r}, expected a text that is not empty")
+
+
+def _check_limits(limits: object) -> None:
+    if not isinstance(limits, Limits):
+        raise TypeError(f"limits is {limits!r}, expected Limits")
 
 
 def _joining(message: Message) -> Message:

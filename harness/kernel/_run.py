@@ -312,7 +312,7 @@ async def open_run(
     if not isinstance(emitter, Emitter):
         raise TypeError(f"events is {events!r}, expected an Emitter or None")
     state.begin_leg()
-    ledger.begin_leg(first=state.leg == 1)
+    ledger.begin_leg(first=state.turn == 0)
     source = EventSource(emitter, state.run_id, state.leg, turn=max(state.turn - 1, 0))
     books = Books(state, RunStats(), ledger, source)
     leg = Leg(

@@ -1,5 +1,6 @@
 """Receipts of calls: no effect is repeated that need not be, and a doubtful one is shown."""
 
+from harness._durable import ReceiptClaim, ReceiptKey
 from harness.receipts._decision import (
     RECEIPT_ROWS,
     FoundStatus,
@@ -28,7 +29,9 @@ __all__ = [
     "HeldLease",
     "Receipt",
     "ReceiptAction",
+    "ReceiptClaim",
     "ReceiptDecision",
+    "ReceiptKey",
     "ReceiptRow",
     "ReceiptState",
     "ReceiptStatus",

@@ -247,14 +247,13 @@ class DatabaseStore(ABC):
             return _rules.claimed(record, asked, effect=effect, now=now, at=now)
 
         def work(rows: Rows) -> Claimed:
-            # Whoever only replays or waits locks nothing. The run is read last: who holds it then
-            # has held it all along.
             record = rows.find_receipt(key)
-            if run is not None:
-                _rules.held(rows.find_run(run.key), run)
             answer, written = decide(record, rows)
-            if run is not None and written is not None:
-                _rules.held(rows.find_run(run.key, "share"), run)
+            if run is not None:
+                # Whoever only replays or waits locks nothing. The run is read after the receipt:
+                # who holds it then has held it all along.
+                lock: Lock = "none" if written is None else "share"
+                _rules.held(rows.find_run(run.key, lock), run)
             while written is not None:
                 if record is not None:
                     record = rows.find_receipt(key, "write")

@@ -20,7 +20,7 @@ import trio
 from harness._bounds import check_count, check_seconds
 from harness._durable import ReceiptClaim
 from harness._errors import LeaseLostError
-from harness._json import JSON, encode
+from harness._json import JSON, check_json, encode
 from harness._toolset import Outcome
 from harness.receipts import result_of_outcome
 from harness.stores._database import DatabaseStore, Work, settle_locked
@@ -50,8 +50,9 @@ async def open_postgres_store(
 ) -> AsyncIterator[PostgresStore]:
     """Open the store at *url* for as long as the block lasts; it is made if there is none.
 
-    Any number of processes may have it open. When the block is left, what has begun is finished,
-    and all that waits is refused. Cancelled while it opens, it opens nothing.
+    The server is PostgreSQL 12 or later, and any number of processes may have the store open. When
+    the block is left, what has begun is finished, and all that waits is refused. Cancelled while
+    it opens, it opens nothing.
 
     Args:
         url: ``postgresql://user@host/database``, or what else PostgreSQL's own clients take.
@@ -154,6 +155,7 @@ class PostgresStore(DatabaseStore):
         outcome = result if isinstance(result, Outcome) else Outcome.completed(result)
         if outcome.kind != "completed" or outcome.suspend is not None:
             raise ValueError(f"the result is {result!r}, expected that of a call that completed")
+        check_json(outcome.data)
         text = encode(result_of_outcome(outcome))
         rows = self._requests.rows_within(connection)
         if not settle_locked(rows, claim, "completed", text):

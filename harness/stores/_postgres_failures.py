@@ -41,7 +41,7 @@ POSTGRES_FAILURES: Final = (
     PostgresFailure("53", "store.busy", "has not enough memory or connections"),
     PostgresFailure("55", "store.busy", "is locked by somebody else"),
     PostgresFailure("57", "store.busy", "did not answer in time"),
-    PostgresFailure("531", "store.full", "has no room left"),
+    PostgresFailure("53100", "store.full", "has no room left"),
     PostgresFailure("54", "store.full", "has no room for a value of this size"),
     PostgresFailure("25006", "store.read_only", "cannot be written"),
     PostgresFailure("42501", "store.read_only", "may not be used by this user"),
@@ -63,7 +63,7 @@ def find_failure(state: str | None) -> PostgresFailure:
     return next((_ROWS[each] for each in beginnings if each in _ROWS), _OTHER)
 
 
-def store_error(error: Exception, where: str) -> StoreError:
-    """Return what an *error* of the driver means for the store that *where* names."""
-    row = find_failure(getattr(error, "sqlstate", None))
+def store_error(error: Exception, state: str | None, where: str) -> StoreError:
+    """Return what an *error* of the driver, with its SQLSTATE, means for the store at *where*."""
+    row = find_failure(state)
     return StoreError(row.code, f"{where} {row.what}: {' '.join(str(error).split())}")

@@ -60,10 +60,17 @@ Connection: TypeAlias = psycopg.Connection[Any]
 _KEEP: Final = "1 hour"
 """How long a token is kept: much longer than anybody asks for it."""
 _PRUNE: Final = 10_000
-"""Writes between two removals of old tokens."""
+"""Requests between two removals of old tokens."""
 _PAUSES: Final = (0.0, 0.02, 0.05, 0.1, 0.2)
 """Seconds before each new try; the last is used again."""
 
+_BEGIN: Final = b"""
+BEGIN ISOLATION LEVEL READ COMMITTED;
+SELECT set_config('lock_timeout', '%d', true), set_config('statement_timeout', '%d', true),
+    set_config('idle_in_transaction_session_timeout', '%d', true),
+    set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'),
+        'on'), true)
+"""
 _DONE: Final = "INSERT INTO {schema}.requests (token, done) VALUES ('%s', true); COMMIT"
 _VOID: Final = """
 INSERT INTO {schema}.requests (token, done) VALUES (%s, false) ON CONFLICT DO NOTHING
@@ -102,7 +109,8 @@ class PostgresServer:
 
     def error(self, error: psycopg.Error) -> StoreError:
         """Say what an error means for the store."""
-        return store_error(error, self.where)
+        own = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        return store_error(error, error.sqlstate if own else error.sqlstate or "", self.where)
 
     def connect(self) -> Connection:
         """Return a new connection. What the address says itself goes before what is said here."""
@@ -123,14 +131,7 @@ class PostgresServer:
     def begin(self, connection: Connection) -> None:
         """Begin a transaction that waits for nothing without end, and whose commit is durable."""
         wait = max(1, round(1000 * self.patience))
-        connection.execute(
-            "BEGIN ISOLATION LEVEL READ COMMITTED;"
-            f" SET LOCAL lock_timeout = {wait};"
-            f" SET LOCAL statement_timeout = {2 * wait};"
-            f" SET LOCAL idle_in_transaction_session_timeout = {2 * wait};"
-            " SELECT set_config('synchronous_commit', 'on', true)"
-            " WHERE current_setting('synchronous_commit') = 'off'".encode()
-        )
+        connection.execute(_BEGIN % (wait, 2 * wait, 2 * wait))
 
 
 @attrs.define
@@ -172,12 +173,15 @@ class PostgresRequests:
         opened = cls(server, clock)
         try:
             with opened._connection() as connection:
+                server.begin(connection)
                 open_schema(connection, server.schema, server.where)
+                connection.execute("COMMIT")
                 opened._forget(connection)
-        except BaseException as error:
+        except psycopg.Error as error:
             opened.close()
-            if isinstance(error, psycopg.Error):
-                raise server.error(error) from error
+            raise server.error(error) from error
+        except BaseException:
+            opened.close()
             raise
         return opened
 
@@ -257,7 +261,9 @@ class PostgresRequests:
 
     def _forget(self, connection: Connection) -> None:
         """Remove the tokens that nobody will ask for any more."""
+        self._server.begin(connection)
         connection.execute(statement(_FORGET, self._server.schema), [_KEEP])
+        connection.execute("COMMIT")
 
     def _request(self, give_up_at: float) -> _Request:
         number = next(self._numbers)

@@ -89,8 +89,9 @@ _LIST_RECEIPTS: Final = f"SELECT {_CALL}, {_RECEIPT} FROM {{schema}}.receipts"
 
 @functools.cache
 def statement(text: str, schema: str) -> bytes:
-    """Return *text* with the name of the schema in its places."""
-    return sql.SQL(text).format(schema=sql.Identifier(schema)).as_bytes()
+    """Return *text* with the name of the schema in its places, to be executed with values."""
+    name = sql.Identifier(schema).as_string().replace("%", "%%")
+    return text.replace("{schema}", name).encode()
 
 
 class PostgresRows:
@@ -225,6 +226,8 @@ class PostgresRows:
         asked = {name: value for name, value in wanted.items() if value is not None}
         where = " AND ".join(f"{name} = %s" for name in asked)
         self._now = None
+        if any("\x00" in value for value in asked.values()):
+            return []  # which no text of PostgreSQL can have
         return self._read(f"{text} WHERE {where} ORDER BY number", *asked.values())
 
     def _read(self, text: str, *values: object) -> list[tuple[Any, ...]]:

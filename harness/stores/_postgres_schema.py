@@ -101,6 +101,8 @@ SCHEMA_VERSION: Final = len(_STEPS)
 def open_schema(connection: psycopg.Connection[Any], schema: str, where: str) -> None:
     """Make *schema* ours if it is empty or not there, and else see that it is.
 
+    To be called in a transaction, at the level READ COMMITTED.
+
     Raises:
         StoreError: it is not ours, of a later version, or has other tables than ours.
         psycopg.Error: the database cannot be used.
@@ -114,21 +116,19 @@ def open_schema(connection: psycopg.Connection[Any], schema: str, where: str) ->
 
 
 def _bring_up_to_date(connection: psycopg.Connection[Any], schema: str, where: str) -> None:
-    with connection.transaction():
-        connection.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{_APPLICATION} {schema}"]
-        )
-        version = _version(connection, schema, where)  # another may have been first
-        if version == 0:
-            name = sql.Identifier(schema)
-            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
-        for step in _STEPS[version:]:
-            step(connection, schema)
-        table = sql.Identifier(schema, "store")
-        connection.execute(sql.SQL("DELETE FROM {}").format(table))
-        connection.execute(
-            sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(table), [_APPLICATION, SCHEMA_VERSION]
-        )
+    connection.execute(
+        "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{_APPLICATION} {schema}"]
+    )
+    version = _version(connection, schema, where)  # another may have been first
+    if version == 0:
+        name = sql.Identifier(schema)
+        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
+    for step in _STEPS[version:]:
+        step(connection, schema)
+    table = sql.Identifier(schema, "store")
+    connection.execute(sql.SQL("DELETE FROM {}").format(table))
+    row = sql.SQL("INSERT INTO {} VALUES ({}, {})")
+    connection.execute(row.format(table, _APPLICATION, SCHEMA_VERSION))
 
 
 def _version(connection: psycopg.Connection[Any], schema: str, where: str) -> int:

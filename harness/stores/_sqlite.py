@@ -8,7 +8,6 @@ does, `_sqlite_file` for what is looked at when a file is opened, `_sqlite_rows`
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,25 +18,8 @@ import attrs
 import trio
 
 from harness._bounds import check_seconds
-from harness._durable import ReceiptClaim, ReceiptKey, RunKey, RunLease
-from harness._errors import RunExistsError, RunNotFoundError
-from harness._json import JSON, encode
 from harness._shield import open_kept_nursery
-from harness._toolset import Effect
-from harness.checkpoints import (
-    Checkpoint,
-    CheckpointHead,
-    CheckpointStatus,
-    Commit,
-    StoredRun,
-    dump_head,
-    load_head,
-)
-from harness.receipts import Claimed, Receipt, ReceiptStatus, Settlement
-from harness.stores import _rules
-from harness.stores import _sqlite_rows as rows
-from harness.stores._bodies import dump_messages, load_messages
-from harness.stores._rules import RunRecord
+from harness.stores._database import DatabaseStore
 from harness.stores._sqlite_file import SQLiteFile
 from harness.stores._sqlite_readers import InThread, Readers
 from harness.stores._sqlite_transaction import Answer, Work, write_together
@@ -121,7 +103,7 @@ async def open_file(
 
 
 @attrs.define(eq=False, repr=False)
-class SQLiteStore:
+class SQLiteStore(DatabaseStore):
     """Keeps checkpoints and receipts in a file: a `CheckpointStore` and a `ReceiptStore`.
 
     A method that is cancelled while its request waits has written nothing. Once the request is
@@ -136,202 +118,5 @@ class SQLiteStore:
         answer: T = await self._writer.ask(work)
         return answer
 
-    # -- checkpoints ---------------------------------------------------------------------------
-
-    async def create_run(self, key: RunKey, checkpoint: Checkpoint) -> None:
-        """Store a new run; see `CheckpointStore.create_run`."""
-        _rules.check_head(key, checkpoint.head)
-        new = Commit(head=checkpoint.head, keep=0, tail=checkpoint.messages)
-        store = _storing(key, new)
-
-        def work(connection: sqlite3.Connection, now: float) -> None:
-            if rows.find_run(connection, key) is not None:
-                raise RunExistsError(key.run_id)
-            store(connection, None, now)
-
-        await self._write(work)
-
-    async def load_run(self, key: RunKey, *, revision: int | None = None) -> Checkpoint:
-        """Return a revision of a run; see `CheckpointStore.load_run`."""
-
-        def work(connection: sqlite3.Connection, _: float) -> Checkpoint:
-            record = _known(rows.find_run(connection, key), key)
-            wanted = record.revision if revision is None else revision
-            known = 0 <= wanted <= record.revision
-            head = rows.find_head(connection, key, wanted) if known else None
-            if head is None and wanted == record.revision:
-                raise rows.missing_head(key)
-            if head is None:
-                raise RunNotFoundError(key.run_id, revision=revision)
-            messages = rows.find_messages(connection, key, wanted, count=head.messages)
-            return Checkpoint(head=load_head(head.body), messages=load_messages(messages))
-
+    async def _read(self, work: Work[T]) -> T:
         return await self._readers.read(work)
-
-    async def acquire_run(self, key: RunKey, *, owner: str, seconds: float) -> RunLease:
-        """Take a run; see `CheckpointStore.acquire_run`."""
-        asked = RunLease(key=key, owner=owner, fence=1, seconds=seconds)
-
-        def work(connection: sqlite3.Connection, now: float) -> RunLease:
-            record = _known(rows.find_run(connection, key), key)
-            taken = _rules.acquired(record, asked, now=now)
-            rows.put_run(connection, key, taken)
-            return attrs.evolve(asked, fence=taken.fence)
-
-        return await self._write(work)
-
-    async def renew_run(self, lease: RunLease) -> bool:
-        """Make a lease last; see `CheckpointStore.renew_run`."""
-
-        def work(connection: sqlite3.Connection, now: float) -> bool:
-            record = rows.find_run(connection, lease.key)
-            if record is None or not _rules.is_held(record, lease):
-                return False
-            rows.put_run(connection, lease.key, _rules.renewed(record, lease, now=now))
-            return True
-
-        return await self._write(work)
-
-    async def release_run(self, lease: RunLease) -> None:
-        """Give a run back; see `CheckpointStore.release_run`."""
-
-        def work(connection: sqlite3.Connection, _: float) -> None:
-            record = rows.find_run(connection, lease.key)
-            if record is not None and _rules.is_held(record, lease):
-                rows.put_run(connection, lease.key, _rules.released(record))
-
-        await self._write(work)
-
-    async def commit_run(self, lease: RunLease, commit: Commit) -> None:
-        """Store the next revision; see `CheckpointStore.commit_run`."""
-        _rules.check_head(lease.key, commit.head)
-        store = _storing(lease.key, commit)
-
-        def work(connection: sqlite3.Connection, now: float) -> None:
-            record = _rules.held(rows.find_run(connection, lease.key), lease)
-            _rules.check_commit(record, commit)
-            store(connection, record, now)
-
-        await self._write(work)
-
-    async def list_runs(
-        self, tenant: str, *, status: CheckpointStatus | None = None
-    ) -> Sequence[StoredRun]:
-        """Return the runs of a tenant; see `CheckpointStore.list_runs`."""
-
-        def work(connection: sqlite3.Connection, now: float) -> list[StoredRun]:
-            return [
-                _rules.listed_run(key, record, _last_head(connection, key, record), now=now)
-                for key, record in rows.list_runs(connection, tenant, status=status)
-            ]
-
-        return await self._readers.read(work)
-
-    # -- receipts ------------------------------------------------------------------------------
-
-    async def claim_receipt(
-        self,
-        key: ReceiptKey,
-        *,
-        effect: Effect,
-        owner: str,
-        seconds: float,
-        run: RunLease | None = None,
-    ) -> Claimed:
-        """Decide about a call, and claim it; see `ReceiptStore.claim_receipt`."""
-        asked = ReceiptClaim(key=key, attempt=1, owner=owner, seconds=seconds)
-
-        def work(connection: sqlite3.Connection, now: float) -> Claimed:
-            if run is not None:
-                _rules.held(rows.find_run(connection, run.key), run)
-            record = rows.find_receipt(connection, key)
-            answer, written = _rules.claimed(record, asked, effect=effect, now=now, at=now)
-            if written is not None:
-                rows.put_receipt(connection, key, written)
-            return answer
-
-        return await self._write(work)
-
-    async def renew_receipt(self, claim: ReceiptClaim) -> bool:
-        """Make a claim last; see `ReceiptStore.renew_receipt`."""
-
-        def work(connection: sqlite3.Connection, now: float) -> bool:
-            record = rows.find_receipt(connection, claim.key)
-            written = _rules.renewed_claim(record, claim, now=now)
-            if written is not None:
-                rows.put_receipt(connection, claim.key, written)
-            return written is not None
-
-        return await self._write(work)
-
-    async def settle_receipt(
-        self, claim: ReceiptClaim, settlement: Settlement, result: JSON
-    ) -> bool:
-        """Store how an attempt ended; see `ReceiptStore.settle_receipt`."""
-        _rules.check_settlement(settlement)
-        text = encode(result)
-
-        def work(connection: sqlite3.Connection, now: float) -> bool:
-            record = rows.find_receipt(connection, claim.key)
-            answer, written = _rules.settled(record, claim, settlement, text, at=now)
-            if written is not None:
-                rows.put_receipt(connection, claim.key, written)
-            return answer
-
-        return await self._write(work)
-
-    async def list_receipts(
-        self, tenant: str, *, run_id: str | None = None, status: ReceiptStatus | None = None
-    ) -> Sequence[Receipt]:
-        """Return the receipts of a tenant; see `ReceiptStore.list_receipts`."""
-
-        def work(connection: sqlite3.Connection, now: float) -> list[Receipt]:
-            found = rows.list_receipts(connection, tenant, run_id=run_id, status=status)
-            return [_rules.listed_receipt(key, record, now=now) for key, record in found]
-
-        return await self._readers.read(work)
-
-    async def settle_receipt_by_hand(
-        self, key: ReceiptKey, settlement: Settlement, result: JSON
-    ) -> None:
-        """Store what a person found out; see `ReceiptStore.settle_receipt_by_hand`."""
-        _rules.check_settlement(settlement)
-        text = encode(result)
-
-        def work(connection: sqlite3.Connection, now: float) -> None:
-            record = rows.find_receipt(connection, key)
-            written = _rules.settled_by_hand(record, key, settlement, text, now=now, at=now)
-            rows.put_receipt(connection, key, written)
-
-        await self._write(work)
-
-
-def _known(record: RunRecord | None, key: RunKey) -> RunRecord:
-    if record is None:
-        raise RunNotFoundError(key.run_id)
-    return record
-
-
-def _last_head(connection: sqlite3.Connection, key: RunKey, record: RunRecord) -> CheckpointHead:
-    head = rows.find_head(connection, key, record.revision)
-    if head is None:
-        raise rows.missing_head(key)
-    return load_head(head.body)
-
-
-def _storing(
-    key: RunKey, commit: Commit
-) -> Callable[[sqlite3.Connection, RunRecord | None, float], None]:
-    """Return what stores a revision; it is taken down now, and no change reaches it later."""
-    head, keep = commit.head, commit.keep
-    body = dump_head(head)
-    bodies = dump_messages(commit.tail)
-
-    def store(connection: sqlite3.Connection, record: RunRecord | None, now: float) -> None:
-        count = keep + len(bodies)
-        rows.add_messages(connection, key, head.revision, keep=keep, bodies=bodies)
-        rows.add_head(connection, key, head.revision, rows.HeadRow(messages=count, body=body))
-        written = _rules.with_revision(record, head, messages=count, at=now)
-        rows.put_run(connection, key, written)
-
-    return store

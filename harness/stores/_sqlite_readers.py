@@ -26,7 +26,7 @@ _MOST: Final = 4
 class InThread(Protocol):
     """Calls a function in a thread, and waits for its end whatever happens meanwhile."""
 
-    async def __call__(self, function: Callable[[], T], limiter: trio.CapacityLimiter, /) -> T:
+    async def __call__(self, function: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
         """Return what *function* returns."""
         ...
 

@@ -1,7 +1,8 @@
 """Records as rows of SQLite tables, each under a seal.
 
-The functions run inside a transaction that somebody else has begun and will end. A row that does
-not match its seal raises as SQLite does for a file that is damaged, since that is what it is.
+They are used inside a transaction that somebody else has begun and will end. One that writes has
+locked the file, so there is no row to be locked for itself. A row that does not match its seal
+raises as SQLite does for a file that is damaged, since that is what it is.
 
 Heads and messages are only ever added. A message has the revision that brought it; a later one at
 the same position has a greater revision. So a commit writes a head and its tail whatever the
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import attrs
@@ -21,23 +22,10 @@ import attrs
 from harness._durable import ReceiptKey, RunKey
 from harness.checkpoints import CheckpointStatus
 from harness.receipts import ReceiptStatus
+from harness.stores._database import Lock, Revision
 from harness.stores._rules import ReceiptRecord, RunRecord
 
-__all__ = [
-    "HeadRow",
-    "add_head",
-    "add_messages",
-    "check_every_row",
-    "find_head",
-    "find_messages",
-    "find_receipt",
-    "find_run",
-    "list_receipts",
-    "list_runs",
-    "missing_head",
-    "put_receipt",
-    "put_run",
-]
+__all__ = ["SQLiteRows", "check_every_row"]
 
 _COLUMNS: Final = {
     "runs": (
@@ -86,16 +74,6 @@ VALUES (?, ?, ?, ?, ?, ?)
 """
 
 
-@attrs.frozen(kw_only=True)
-class HeadRow:
-    """What is stored of one revision, besides its messages."""
-
-    messages: int
-    """How many it has."""
-    body: bytes
-    """Its head."""
-
-
 def _seal(table: str, values: tuple[Any, ...], body: bytes) -> int:
     """Return a checksum over a row. It finds what broke by itself, not what somebody forged."""
     return zlib.crc32(body, zlib.crc32(repr((table, values)).encode()))
@@ -109,36 +87,154 @@ def _unsealed(table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:
     return row[:-1]
 
 
-# -- runs --------------------------------------------------------------------------------------
+@attrs.frozen
+class SQLiteRows:
+    """The rows of a file as a transaction sees them; see `Rows`."""
+
+    connection: sqlite3.Connection
+    time: float
+    """By the store's clock, when the transaction had got its lock."""
+
+    def now(self) -> float:
+        """Return the time of the transaction."""
+        return self.time
+
+    # -- runs ----------------------------------------------------------------------------------
+
+    def find_run(self, key: RunKey, lock: Lock = "none") -> RunRecord | None:
+        """Return what is stored of a run, besides its heads and messages."""
+        row = self._find("runs", _OF_RUN, key.tenant, key.run_id)
+        return None if row is None else _run(row)[1]
+
+    def add_run(self, key: RunKey, record: RunRecord) -> bool:
+        """Store a new run; False, and nothing is written, if there is one."""
+        if self.find_run(key) is not None:
+            return False
+        self.put_run(key, record)
+        return True
+
+    def put_run(self, key: RunKey, record: RunRecord) -> None:
+        """Store what is known of a run, in the place of what was stored before."""
+        values = (
+            key.tenant,
+            key.run_id,
+            record.revision,
+            record.status,
+            record.messages,
+            record.changed_at,
+            record.fence,
+            record.owner,
+            record.lease_until,
+        )
+        self.connection.execute(_PUT_RUN, (*values, _seal("runs", values, b"")))
+
+    def list_runs(
+        self, tenant: str, status: CheckpointStatus | None
+    ) -> Iterator[tuple[RunKey, RunRecord, bytes]]:
+        """Yield the runs of a tenant with their last heads, in the order of their creation."""
+        for row in self._list("runs", tenant=tenant, status=status):
+            key, record = _run(row)
+            head = self._find_head(key, record.revision)
+            if head is None:
+                raise self.missing_head(key)
+            yield key, record, head[1]
+
+    def add_revision(self, key: RunKey, revision: Revision) -> None:
+        """Store a revision: its head and the messages that it brings."""
+        values = (key.tenant, key.run_id, revision.number, revision.count)
+        seal = _seal("heads", values, revision.head)
+        self.connection.execute(_ADD_HEAD, (*values, revision.head, seal))
+        for position, body in enumerate(revision.messages, revision.keep):
+            values = (key.tenant, key.run_id, position, revision.number)
+            seal = _seal("messages", values, body)
+            self.connection.execute(_ADD_MESSAGE, (*values, body, seal))
+
+    def find_revision(self, key: RunKey, number: int) -> tuple[bytes, Sequence[bytes]] | None:
+        """Return the head of a revision and its messages."""
+        found = self._find_head(key, number) if number >= 0 else None
+        if found is None:
+            return None
+        count, head = found
+        query = (
+            f"{_SELECT['messages']} {_OF_RUN} AND position < ? AND from_revision <= ?"
+            " ORDER BY position, from_revision"
+        )
+        bodies: dict[int, bytes] = {}
+        for row in self.connection.execute(query, (key.tenant, key.run_id, count, number)):
+            _, _, position, _, body = _unsealed("messages", row)
+            bodies[position] = body  # the last one stands
+        if len(bodies) != count:
+            lost = count - len(bodies)
+            raise sqlite3.DatabaseError(f"{lost} of {count} messages of a run are missing")
+        return head, list(bodies.values())
+
+    def missing_head(self, key: RunKey) -> sqlite3.DatabaseError:
+        """Return the error of a run that has lost the head of its last revision."""
+        return sqlite3.DatabaseError(f"the head of run {key.run_id!r} is missing")
+
+    # -- receipts ------------------------------------------------------------------------------
+
+    def find_receipt(self, key: ReceiptKey, lock: Lock = "none") -> ReceiptRecord | None:
+        """Return what is stored of a call."""
+        row = self._find("receipts", _OF_CALL, *_call_values(key))
+        return None if row is None else _receipt(row)[1]
+
+    def add_receipt(self, key: ReceiptKey, record: ReceiptRecord) -> bool:
+        """Store a new receipt; False, and nothing is written, if there is one."""
+        if self.find_receipt(key) is not None:
+            return False
+        self.put_receipt(key, record)
+        return True
+
+    def put_receipt(self, key: ReceiptKey, record: ReceiptRecord) -> None:
+        """Store what is known of a call, in the place of what was stored before."""
+        values = (
+            *_call_values(key),
+            record.status,
+            record.attempt,
+            record.owner,
+            record.effect,
+            record.lease_until,
+            record.changed_at,
+        )
+        seal = _seal("receipts", values, record.result)
+        self.connection.execute(_PUT_RECEIPT, (*values, record.result, seal))
+
+    def list_receipts(
+        self, tenant: str, run_id: str | None, status: ReceiptStatus | None
+    ) -> Iterator[tuple[ReceiptKey, ReceiptRecord]]:
+        """Yield the receipts of a tenant, oldest first."""
+        return map(_receipt, self._list("receipts", tenant=tenant, run_id=run_id, status=status))
+
+    # -- both ----------------------------------------------------------------------------------
+
+    def _find_head(self, key: RunKey, revision: int) -> tuple[int, bytes] | None:
+        """Return how many messages a revision has, and its head."""
+        row = self._find("heads", f"{_OF_RUN} AND revision = ?", key.tenant, key.run_id, revision)
+        if row is None:
+            return None
+        *_, messages, head = _unsealed("heads", row)
+        return messages, head
+
+    def _find(self, table: str, where: str, *values: str | int) -> tuple[Any, ...] | None:
+        row: tuple[Any, ...] | None = self.connection.execute(
+            _SELECT[table] + where, values
+        ).fetchone()
+        return row
+
+    def _list(self, table: str, **wanted: str | None) -> sqlite3.Cursor:
+        """Select what has the values that are *wanted*, in the order in which it came to be."""
+        asked = {name: value for name, value in wanted.items() if value is not None}
+        where = " AND ".join(f"{name} = ?" for name in asked)
+        query = f"{_SELECT[table]} {where} ORDER BY number"
+        return self.connection.execute(query, tuple(asked.values()))
 
 
-def find_run(connection: sqlite3.Connection, key: RunKey) -> RunRecord | None:
-    """Return what is stored of a run, besides its heads and messages."""
-    row = connection.execute(_SELECT["runs"] + _OF_RUN, (key.tenant, key.run_id)).fetchone()
-    return None if row is None else _run(row)[1]
-
-
-def put_run(connection: sqlite3.Connection, key: RunKey, record: RunRecord) -> None:
-    """Store what is known of a run, in the place of what was stored before."""
-    values = (
-        key.tenant,
-        key.run_id,
-        record.revision,
-        record.status,
-        record.messages,
-        record.changed_at,
-        record.fence,
-        record.owner,
-        record.lease_until,
-    )
-    connection.execute(_PUT_RUN, (*values, _seal("runs", values, b"")))
-
-
-def list_runs(
-    connection: sqlite3.Connection, tenant: str, *, status: CheckpointStatus | None
-) -> Iterator[tuple[RunKey, RunRecord]]:
-    """Yield the runs of a tenant, in the order of their creation."""
-    return map(_run, _listed(connection, "runs", tenant=tenant, status=status))
+def check_every_row(connection: sqlite3.Connection) -> None:
+    """Raise if any row does not match its seal."""
+    for table, query in _SELECT.items():
+        for row in connection.execute(f"{query} true"):
+            _unsealed(table, row)
 
 
 def _run(row: tuple[Any, ...]) -> tuple[RunKey, RunRecord]:
@@ -153,94 +249,6 @@ def _run(row: tuple[Any, ...]) -> tuple[RunKey, RunRecord]:
         lease_until=until,
     )
     return RunKey(tenant=tenant, run_id=run_id), record
-
-
-def add_head(connection: sqlite3.Connection, key: RunKey, revision: int, head: HeadRow) -> None:
-    """Store the head of a revision."""
-    values = (key.tenant, key.run_id, revision, head.messages)
-    connection.execute(_ADD_HEAD, (*values, head.body, _seal("heads", values, head.body)))
-
-
-def find_head(connection: sqlite3.Connection, key: RunKey, revision: int) -> HeadRow | None:
-    """Return the head of a revision."""
-    query = f"{_SELECT['heads']} {_OF_RUN} AND revision = ?"
-    row = connection.execute(query, (key.tenant, key.run_id, revision)).fetchone()
-    if row is None:
-        return None
-    *_, messages, body = _unsealed("heads", row)
-    return HeadRow(messages=messages, body=body)
-
-
-def missing_head(key: RunKey) -> sqlite3.DatabaseError:
-    """Return the error of a file in which a run has lost the head of its last revision."""
-    return sqlite3.DatabaseError(f"the head of run {key.run_id!r} is missing")
-
-
-def add_messages(
-    connection: sqlite3.Connection,
-    key: RunKey,
-    revision: int,
-    *,
-    keep: int,
-    bodies: tuple[bytes, ...],
-) -> None:
-    """Store the messages that a revision brings, after those that it keeps."""
-    for position, body in enumerate(bodies, keep):
-        values = (key.tenant, key.run_id, position, revision)
-        connection.execute(_ADD_MESSAGE, (*values, body, _seal("messages", values, body)))
-
-
-def find_messages(
-    connection: sqlite3.Connection, key: RunKey, revision: int, *, count: int
-) -> list[bytes]:
-    """Return the messages of a revision that has so many."""
-    query = (
-        f"{_SELECT['messages']} {_OF_RUN} AND position < ? AND from_revision <= ?"
-        " ORDER BY position, from_revision"
-    )
-    found: dict[int, bytes] = {}
-    for row in connection.execute(query, (key.tenant, key.run_id, count, revision)):
-        _, _, position, _, body = _unsealed("messages", row)
-        found[position] = body  # the last one stands
-    if len(found) != count:
-        raise sqlite3.DatabaseError(f"{count - len(found)} of {count} messages are missing")
-    return list(found.values())
-
-
-# -- receipts ----------------------------------------------------------------------------------
-
-
-def find_receipt(connection: sqlite3.Connection, key: ReceiptKey) -> ReceiptRecord | None:
-    """Return what is stored of a call."""
-    row = connection.execute(_SELECT["receipts"] + _OF_CALL, _call_values(key)).fetchone()
-    return None if row is None else _receipt(row)[1]
-
-
-def put_receipt(connection: sqlite3.Connection, key: ReceiptKey, record: ReceiptRecord) -> None:
-    """Store what is known of a call, in the place of what was stored before."""
-    values = (
-        *_call_values(key),
-        record.status,
-        record.attempt,
-        record.owner,
-        record.effect,
-        record.lease_until,
-        record.changed_at,
-    )
-    seal = _seal("receipts", values, record.result)
-    connection.execute(_PUT_RECEIPT, (*values, record.result, seal))
-
-
-def list_receipts(
-    connection: sqlite3.Connection,
-    tenant: str,
-    *,
-    run_id: str | None,
-    status: ReceiptStatus | None,
-) -> Iterator[tuple[ReceiptKey, ReceiptRecord]]:
-    """Yield the receipts of a tenant, oldest first."""
-    rows = _listed(connection, "receipts", tenant=tenant, run_id=run_id, status=status)
-    return map(_receipt, rows)
 
 
 def _call_values(key: ReceiptKey) -> tuple[str, str, str, str, int]:
@@ -263,21 +271,3 @@ def _receipt(row: tuple[Any, ...]) -> tuple[ReceiptKey, ReceiptRecord]:
         result=result,
     )
     return key, record
-
-
-# -- both --------------------------------------------------------------------------------------
-
-
-def check_every_row(connection: sqlite3.Connection) -> None:
-    """Raise if any row does not match its seal."""
-    for table, query in _SELECT.items():
-        for row in connection.execute(f"{query} true"):
-            _unsealed(table, row)
-
-
-def _listed(connection: sqlite3.Connection, table: str, **wanted: str | None) -> sqlite3.Cursor:
-    """Select what has the values that are *wanted*, in the order in which it came to be."""
-    asked = {name: value for name, value in wanted.items() if value is not None}
-    where = " AND ".join(f"{name} = ?" for name in asked)
-    query = f"{_SELECT[table]} {where} ORDER BY number"
-    return connection.execute(query, tuple(asked.values()))

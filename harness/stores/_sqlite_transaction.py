@@ -15,13 +15,14 @@ from typing import Any, TypeAlias, TypeVar
 import attrs
 
 from harness.stores._sqlite_file import SQLiteFile
+from harness.stores._sqlite_rows import SQLiteRows
 
 __all__ = ["Answer", "Work", "read", "write_together"]
 
 T = TypeVar("T")
 
-Work: TypeAlias = Callable[[sqlite3.Connection, float], T]
-"""Reads and writes in a transaction, at a time of the store's clock. It may be done again."""
+Work: TypeAlias = Callable[[SQLiteRows], T]
+"""Reads and writes in a transaction. It may be done again, after one that came to nothing."""
 
 
 @attrs.frozen
@@ -53,7 +54,7 @@ def read(connection: sqlite3.Connection, file: SQLiteFile, work: Work[T]) -> T:
     """
     connection.execute("BEGIN")
     try:
-        return work(connection, file.now(connection))
+        return work(SQLiteRows(connection, file.now(connection)))
     finally:
         _roll_back(connection)
 
@@ -63,24 +64,24 @@ def _in_one_transaction(
 ) -> list[Answer]:
     try:
         connection.execute("BEGIN IMMEDIATE")
-        now = file.now(connection)
-        answers = [_in_savepoint(connection, work, now) for work in works]
+        rows = SQLiteRows(connection, file.now(connection))
+        answers = [_in_savepoint(rows, work) for work in works]
         connection.execute("COMMIT")
     finally:
         _roll_back(connection)
     return answers
 
 
-def _in_savepoint(connection: sqlite3.Connection, work: Work[object], now: float) -> Answer:
-    connection.execute("SAVEPOINT work")
+def _in_savepoint(rows: SQLiteRows, work: Work[object]) -> Answer:
+    rows.connection.execute("SAVEPOINT work")
     try:
-        answer = Answer(value=work(connection, now))
+        answer = Answer(value=work(rows))
     except sqlite3.Error:
         raise
     except Exception as error:  # noqa: BLE001  # it is raised where the work was asked for
-        connection.execute("ROLLBACK TO work")
+        rows.connection.execute("ROLLBACK TO work")
         answer = Answer(error=error)
-    connection.execute("RELEASE work")
+    rows.connection.execute("RELEASE work")
     return answer
 
 

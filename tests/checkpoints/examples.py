@@ -27,7 +27,7 @@ from harness.checkpoints import (
     create_checkpoint,
     fork_checkpoint,
 )
-from harness.kernel import RunUsage, ToolStats
+from harness.kernel import Below, RunUsage, ToolStats
 from harness.testing import tool_call
 from tests.strategies import json_values, texts
 
@@ -62,7 +62,9 @@ def waiting() -> Checkpoint:
         input=900, cached_input=100, output=40, cost_cents=1.25, last_prompt=500, last_output=8,
         fresh=True,
     )  # fmt: skip
+    below = Below(turns=2, tool_calls=3, usage=Usage(input=50, cost_cents=0.5), runs=1)
     state = RunState(
+        below=below,
         run_id="run-2", messages=asking_messages(), leg=2, turn=3, usage=usage, tool_calls=9,
         calls_taken=7, pause=pause, compactions=1, forgotten={"1f": 2},
     )  # fmt: skip
@@ -158,14 +160,19 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
     pause = draw(_pauses())
     opened = () if pause is None else pause.open
     first: dict[str, Any] = {**user_message("Go."), "x-other": draw(json_values)}
-    messages: list[Any] = [first, assistant_message(None, [tool_call("a", id="c1"), tool_call("b", id="c2")])]
+    messages: list[Any] = [
+        first,
+        assistant_message(None, [tool_call("a", id="c1"), tool_call("b", id="c2")]),
+    ]
     messages += [tool_message(id, draw(texts)) for id in ("c1", "c2") if id not in opened]
     usage = st.builds(
         RunUsage, input=_counts, cached_input=_counts, output=_counts, cost_cents=_amounts,
         last_prompt=_counts, last_output=_counts, fresh=st.booleans(),
     )  # fmt: skip
     taken, more = draw(_counts), draw(_counts)
+    below = st.builds(Below, _counts, _counts, st.builds(Usage, output=_counts), _counts)
     state = RunState(
+        below=draw(below),
         run_id=draw(_ids), leg=draw(_counts), turn=draw(_counts), usage=draw(usage),
         messages=messages, tool_calls=taken + more, calls_taken=taken, pause=pause,
         compactions=draw(_counts), forgotten=draw(st.dictionaries(texts, _counts, max_size=2)),

@@ -153,7 +153,26 @@ def test_what_is_dumped_shares_nothing_with_the_head() -> None:
     inside(value, ("pause", "memo"))["asked"] = "changed"
     inside(value, ("bindings",)).append("changed")
     inside(value, ("pause", "open")).append("changed")
+    inside(value, ("messages", 0, "x-other"))["kept"] = "changed"
     assert dump_checkpoint(checkpoint) == before
+
+
+def test_what_is_made_of_a_value_shares_nothing_with_it() -> None:
+    value = checkpoint_to_json(waiting())
+    made = checkpoint_from_json(value)
+    inside(value, ("messages", 0, "x-other"))["kept"] = "changed"
+    inside(value, ("pause", "memo"))["asked"] = "changed"
+    assert made == waiting()
+
+
+@pytest.mark.rule("R-CKPT-05")
+@given(not_json)
+def test_a_value_that_is_not_json_is_no_checkpoint(odd: object) -> None:
+    for name in ("bindings", "messages"):
+        record = record_of(waiting())
+        record[name] = [odd]
+        with pytest.raises(RecordError, match=f"not JSON at {name}"):
+            checkpoint_from_json(record)
 
 
 @pytest.mark.rule("R-CKPT-22")
@@ -186,6 +205,7 @@ SHAPE = {
         "tool_calls": int,
         "calls_taken": int,
         "usage": {**USAGE, "last_prompt": int, "last_output": int, "fresh": bool},
+        "below": {"turns": int, "tool_calls": int, "usage": USAGE, "runs": int},
         "compactions": int,
         "forgotten": {"1f": int},
     },
@@ -276,6 +296,23 @@ def test_an_older_record_goes_through_every_step(monkeypatch: pytest.MonkeyPatch
     assert again.head.bindings == {"was": expected.head.bindings}
     assert load_head(json.dumps(head)) == again.head
     assert record_of(again)["version"] == 3
+
+
+@pytest.mark.rule("R-CKPT-05")
+@pytest.mark.parametrize("name", [None, [], {}, "absent"])
+def test_an_older_record_that_is_none_is_refused(
+    name: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stripped(record: dict[str, Any]) -> dict[str, Any]:
+        return {**record, "run_id": record.pop("name").strip()}
+
+    monkeypatch.setattr(_codec, "CHECKPOINT_VERSION", 2)
+    monkeypatch.setattr(_codec, "UPGRADES", {1: stripped})
+    record = {**record_of(waiting()), "version": 1, "name": name}
+    if name == "absent":
+        del record["name"]
+    with pytest.raises(RecordError, match="it is no record of version 1: "):
+        load_checkpoint(json.dumps(record))
 
 
 @pytest.mark.rule("R-CKPT-05")
@@ -442,7 +479,34 @@ MISFITS = {
     ),
     "who asks has its result": (at("pause", "suspends", "look", value=ANSWER), "$.pause.open"),
     "nobody asks": (both(at("pause", "suspends", value={}), at("status", value="ready")),
-                    "$.pause.open"),
+                    "$.pause"),
+    "an open call asks nothing": (
+        both(
+            lambda record: inside(record, ("pause", "suspends")).pop("pay"),
+            at("status", value="ready"),
+        ),
+        "$.pause.open",
+    ),
+    "not admitted, and one has its result": (
+        both(
+            at("pause", "admitted", value=False),
+            lambda record: inside(record, ("pause", "suspends")).pop("nap"),
+        ),
+        "$.pause.open",
+    ),
+    "a reply to one that only sleeps": (
+        at("pause", "replies", value={"nap": {"value": 1, "payload": None}}),
+        "$.pause.replies",
+    ),
+    "not admitted, and one sleeps": (
+        both(
+            at("pause", "admitted", value=False),
+            at("pause", "open", value=["pay", "nap", "look"]),
+            lambda record: inside(record, ("messages",)).__delitem__(slice(2, None)),
+        ),
+        "$.pause.suspends",
+    ),
+    "an open call twice": (at("pause", "open", value=["pay", "pay"]), "$.messages[1]"),
     "a reply to nobody": (at("pause", "replies", value={"look": {"value": 1}}), "$.pause.replies"),
     "no id": (at("run_id", value=""), "$.run_id"),
     "its own parent": (at("parent", value={"run_id": "run-2", "revision": 0}), "$.parent.run_id"),

@@ -136,6 +136,7 @@ async def test_checkpoint_restore_and_commit_are_all_required(left_out: str) -> 
         await run(**given)
 
 
+@pytest.mark.rule("R-CKPT-26")
 async def test_a_commit_holds_what_its_turn_added_and_no_more(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -146,6 +147,7 @@ async def test_a_commit_holds_what_its_turn_added_and_no_more(
     assert [each.keep for each in host.commits] == [1 + 2 * turn for turn in range(41)]
 
 
+@pytest.mark.rule("R-CKPT-26")
 async def test_a_late_answer_is_committed_with_what_stands_behind_its_question(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -176,7 +178,7 @@ async def test_bindings_are_captured_anew_for_each_commit_and_copied(
     assert ended.checkpoint.head.bindings == [0, 1, 2]
 
 
-@pytest.mark.rule("R-CKPT-03")
+@pytest.mark.rule("R-CKPT-03", "R-CKPT-24")
 async def test_what_restore_opens_is_open_for_as_long_as_the_leg(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -226,7 +228,7 @@ async def test_a_restore_that_fails_on_its_way_out_is_heard(
 # -- what is not run, and what is not committed --------------------------------------------------
 
 
-@pytest.mark.rule("R-CKPT-10")
+@pytest.mark.rule("R-CKPT-10", "R-CKPT-25")
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -302,6 +304,17 @@ async def test_what_is_cut_short_commits_nothing_more(
     assert ended.stop_reason == "done"
 
 
+@pytest.mark.rule("R-CKPT-19", "R-CKPT-21")
+async def test_a_commit_that_is_cut_is_none(autojump_clock: trio.testing.MockClock) -> None:
+    host = hosted()
+    before, deadline = host.checkpoint, trio.current_time() + 3.5  # in the midst of the first
+    ended = await run_from_checkpoint(before, host.restore, host.commit, deadline=deadline)
+    assert host.log == ["restore 0", "commit after 1", "close"]
+    assert (ended.stop_reason, ended.checkpoint) == ("deadline", before)
+    # What the leg has used it has used all the same.
+    assert (ended.stats.turns, ended.total.turns, before.head.stats.turns) == (1, 1, 0)
+
+
 @pytest.mark.rule("R-CKPT-21")
 async def test_a_model_that_fails_leaves_the_last_commit_as_it_is(
     autojump_clock: trio.testing.MockClock,
@@ -313,7 +326,7 @@ async def test_a_model_that_fails_leaves_the_last_commit_as_it_is(
     assert host.checkpoint.status == "ready"
 
 
-@pytest.mark.rule("R-CKPT-21")
+@pytest.mark.rule("R-CKPT-21", "R-CKPT-07")
 @pytest.mark.parametrize("at", [1, 2, 3])
 async def test_a_commit_that_fails_ends_the_run_with_its_error(
     at: int, autojump_clock: trio.testing.MockClock
@@ -371,6 +384,7 @@ CLASHES: list[tuple[RunOptions, LegOptions, str]] = [
 ]
 
 
+@pytest.mark.rule("R-CKPT-06")
 @pytest.mark.parametrize(("options", "leg", "name"), CLASHES)
 async def test_an_option_is_given_in_one_place(
     options: RunOptions, leg: LegOptions, name: str

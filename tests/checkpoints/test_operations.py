@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from harness import (
+    JSON,
     Limits,
     Message,
     Pause,
@@ -41,7 +42,7 @@ from harness.checkpoints import (
     state_of,
 )
 from harness.errors import CheckpointInputError, NotJSONError, RecordError, TranscriptError
-from harness.kernel import RunUsage
+from harness.kernel import Below, RunUsage
 from harness.testing import tool_call
 from tests.checkpoints.examples import (
     EXAMPLES,
@@ -86,7 +87,7 @@ def test_a_new_run_shares_nothing_with_what_it_was_made_of() -> None:
         [],
         [user_message("Go."), assistant_message(None, [tool_call("a", id="c1")])],
         [user_message("Go."), tool_message("c1", "{}")],
-        [{"role": "user"}],
+        [3],
     ],
 )
 def test_a_transcript_that_is_not_settled_is_refused(messages: list[Message]) -> None:
@@ -101,6 +102,15 @@ def test_a_run_without_an_id_is_refused(run_id: Any) -> None:
         create_checkpoint(run_id, "Go.")
     with pytest.raises(ValueError, match=text):
         fork_checkpoint(ready(), run_id, limits=Limits(), bindings=None)
+
+
+@pytest.mark.parametrize("limits", [None, 3, {"turns": 3}])
+def test_limits_that_are_none_are_refused(limits: Any) -> None:
+    text = f"^limits is {re.escape(repr(limits))}, expected Limits$"
+    with pytest.raises(TypeError, match=text):
+        create_checkpoint("run", "Go.", limits=limits)
+    with pytest.raises(TypeError, match=text):
+        fork_checkpoint(ready(), "fork", limits=limits, bindings=None)
 
 
 def test_what_is_no_input_to_a_run_is_refused() -> None:
@@ -132,6 +142,7 @@ def test_a_state_and_its_checkpoint_are_the_same_run(checkpoint: Checkpoint) -> 
     before = dump_checkpoint(checkpoint)
     state.messages[0]["content"] = "changed"
     state.forgotten["changed"] = 1
+    state.below.runs += 1
     if state.pause is not None:
         state.pause.replies["changed"] = Reply(value=1)
         state.pause.suspends.clear()
@@ -284,6 +295,11 @@ def test_only_a_users_message_joins(message: Any, said: str) -> None:
 def test_input_that_json_cannot_carry_is_refused() -> None:
     with pytest.raises(NotJSONError):
         apply_checkpoint_input(waiting(), ReplyInput(call_id="pay", value={1, 2}))  # type: ignore[arg-type]
+    deep: JSON = 1
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(NotJSONError, match="nested too deeply"):
+        apply_checkpoint_input(waiting(), ReplyInput(call_id="pay", value=deep))
     odd: Any = {**user_message("x"), "x-other": object}
     with pytest.raises(CheckpointInputError, match="something that is not strict JSON$"):
         apply_checkpoint_input(ready(), MessageInput(message=odd))
@@ -307,7 +323,7 @@ def test_a_fork_stands_where_its_source_does_and_has_spent_nothing(name: str) ->
     assert (fork.head.limits, fork.head.bindings) == (limits, {"room": 2})
     assert fork.head.stats == RunStats()
     at, was = fork.head.position, source.head.position
-    assert (at.leg, at.turn, at.tool_calls, at.calls_taken) == (0, 0, 0, 0)
+    assert (at.leg, at.turn, at.tool_calls, at.calls_taken, at.below) == (0, 0, 0, 0, Below())
     assert at.usage == RunUsage(
         last_prompt=was.usage.last_prompt,
         last_output=was.usage.last_output,

@@ -161,6 +161,7 @@ async def test_a_commit_that_follows_no_stored_revision_is_refused(
     assert await at.store.load_run(KEY) == first
 
 
+@pytest.mark.rule("R-CKPT-20")
 async def test_a_run_that_somebody_holds_is_not_run(autojump_clock: MockClock) -> None:
     at = await world()
     async with open_stored_run(at.store, KEY, at.restore, owner="me"):
@@ -204,6 +205,7 @@ async def test_a_lease_is_renewed_for_as_long_as_the_run_lasts(autojump_clock: M
     assert (await at.store.load_run(KEY)).status == "finished"
 
 
+@pytest.mark.rule("R-CKPT-28")
 async def test_legs_are_numbered_by_the_fence_even_if_they_committed_nothing(
     autojump_clock: MockClock,
 ) -> None:
@@ -217,6 +219,7 @@ async def test_legs_are_numbered_by_the_fence_even_if_they_committed_nothing(
     assert (await at.store.load_run(KEY)).head.position.leg == 3
 
 
+@pytest.mark.rule("R-CKPT-28")
 async def test_a_run_that_was_begun_elsewhere_does_not_count_its_legs_anew(
     autojump_clock: MockClock,
 ) -> None:
@@ -258,6 +261,7 @@ async def test_who_has_lost_the_lease_commits_nothing_and_its_tools_are_cancelle
     assert (await at.listed()).owner == "other"
 
 
+@pytest.mark.rule("R-CKPT-20")
 async def test_a_block_is_cut_when_its_lease_is_lost(autojump_clock: MockClock) -> None:
     at = await world(seconds=20)
     opened: Run | None = None
@@ -321,6 +325,7 @@ class _SlowRelease(MemoryStore):
         await super().release_run(lease)
 
 
+@pytest.mark.rule("R-CKPT-27")
 @pytest.mark.parametrize("how", ["done", "abort", "deadline", "body", "cancel", "leave"])
 async def test_a_run_is_given_back_on_every_exit(how: str, autojump_clock: MockClock) -> None:
     at = await world()
@@ -345,6 +350,7 @@ async def test_a_run_is_given_back_on_every_exit(how: str, autojump_clock: MockC
     assert (await at.listed()).owner is None
 
 
+@pytest.mark.rule("R-CKPT-27")
 @pytest.mark.parametrize(
     ("store", "code"), [(_FullOnCommit, "store.full"), (_Corrupt, "record.invalid")]
 )
@@ -374,6 +380,7 @@ async def test_a_run_is_given_back_when_restoring_it_fails() -> None:
     assert ((await at.listed()).owner, at.script.requests) == (None, [])
 
 
+@pytest.mark.rule("R-CKPT-27")
 async def test_a_run_that_cannot_be_given_back_has_ended_all_the_same(
     autojump_clock: MockClock,
 ) -> None:
@@ -382,6 +389,7 @@ async def test_a_run_that_cannot_be_given_back_has_ended_all_the_same(
     assert (ended.stop_reason, (await at.listed()).owner) == ("done", "me")
 
 
+@pytest.mark.rule("R-CKPT-27")
 async def test_giving_back_takes_its_time_until_a_stop_and_then_little(
     autojump_clock: MockClock,
 ) -> None:

@@ -1,7 +1,8 @@
 """Every store there is, and what the tests of all of them are written with.
 
-A store joins by a line in `STORES`, or in the fixture `open_subject` if it needs a server. Time passes as the store's clock says: where a clock can be
-put in, a test moves it and waits for nothing; else it waits, and leases are short.
+A store joins by a line in `STORES`, or in the fixture `open_subject` if it needs a server. Time
+passes as the store's clock says: where a clock can be put in, a test moves it and waits for
+nothing; else it waits, and leases are short.
 """
 
 import secrets

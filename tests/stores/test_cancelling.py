@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 import pytest
@@ -16,7 +16,7 @@ from harness._durable import ReceiptClaim, RunKey, RunLease
 from harness.stores import MemoryStore
 from harness.testing import Scene, cancel_everywhere
 from tests.stores.conformance import CALL, KEY, Clock, Store, a_checkpoint, a_commit, a_head
-from tests.stores.inline import open_in_line
+from tests.stores.inline import open_in_line, open_server_in_line
 
 DOUBTFUL: Final = attrs.evolve(CALL, tool="doubtful")
 SETTLED: Final = attrs.evolve(CALL, tool="settled by hand")
@@ -68,6 +68,9 @@ METHODS: Final[tuple[Callable[[Place], Awaitable[object]], ...]] = (
 """A use of every method that writes; each changes what is shown."""
 
 
+OpenStore: TypeAlias = Callable[[Path, Clock], AbstractAsyncContextManager[Store]]
+
+
 @asynccontextmanager
 async def _memory(_: Path, clock: Clock) -> AsyncIterator[Store]:
     yield MemoryStore(clock=clock, wall_clock=clock)
@@ -92,10 +95,24 @@ async def _expected() -> list[list[object]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("opened", "cuts"), [(_memory, 50), (_sqlite, 150)])
 def test_a_method_that_is_cancelled_wrote_nothing_or_returned(
-    opened: Callable[[Path, Clock], AbstractAsyncContextManager[Store]],
-    cuts: int,
-    quick_folder: Path,
+    opened: OpenStore, cuts: int, quick_folder: Path
 ) -> None:
+    _check_every_cut(opened, cuts, quick_folder)
+
+
+@pytest.mark.rule("R-STORE-04")
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_a_method_of_a_server_that_is_cancelled_wrote_nothing_or_returned(
+    postgres_url: str, quick_folder: Path
+) -> None:
+    def opened(folder: Path, clock: Clock) -> AbstractAsyncContextManager[Store]:
+        return open_server_in_line(postgres_url, folder.name, clock)
+
+    _check_every_cut(opened, 100, quick_folder)
+
+
+def _check_every_cut(opened: OpenStore, cuts: int, quick_folder: Path) -> None:
     expected = trio.run(_expected)
     assert all(one != other for one, other in pairwise(expected))
 

@@ -20,6 +20,7 @@ from trio.testing import wait_all_tasks_blocked
 from harness._durable import ReceiptKey, RunKey
 from harness._errors import RunBusyError, StoreError
 from harness.stores import SQLiteStore, open_sqlite_store
+from harness.stores._sqlite_rows import SQLiteRows
 from tests.stores.conformance import CALL, KEY, Store, a_checkpoint, a_commit, a_head, texts
 
 HERE: Final = Path(__file__).parent
@@ -206,9 +207,9 @@ async def _look_after_a_crash(path: Path, run_id: str, told: list[list[str]]) ->
 async def _limit(store: SQLiteStore, more_pages: int) -> None:
     """Give the file only so many pages more."""
 
-    def limit(connection: object, _: float) -> None:
-        (pages,) = connection.execute("PRAGMA page_count").fetchone()  # type: ignore[attr-defined]
-        connection.execute(f"PRAGMA max_page_count = {pages + more_pages}")  # type: ignore[attr-defined]
+    def limit(rows: SQLiteRows) -> None:
+        (pages,) = rows.connection.execute("PRAGMA page_count").fetchone()
+        rows.connection.execute(f"PRAGMA max_page_count = {pages + more_pages}")
 
     await store._write(limit)
 

@@ -9,6 +9,7 @@ import pytest
 
 from harness._errors import StoreError
 from harness.stores._sqlite_file import SQLiteFile
+from harness.stores._sqlite_rows import SQLiteRows
 from harness.stores._sqlite_transaction import Answer, Work, read, write_together
 
 
@@ -25,8 +26,8 @@ def connection(file: SQLiteFile) -> Iterator[sqlite3.Connection]:
 
 
 def _note(word: str, then: Exception | None = None, times: int = 1) -> Work[str]:
-    def work(connection: sqlite3.Connection, now: float) -> str:
-        connection.execute("INSERT INTO notes VALUES (?)", (word * times,))
+    def work(rows: SQLiteRows) -> str:
+        rows.connection.execute("INSERT INTO notes VALUES (?)", (word * times,))
         if then is not None:
             raise then
         return word
@@ -110,7 +111,7 @@ def test_who_waited_for_a_lock_in_vain_is_not_tried_again(
 def test_nothing_is_written_if_it_is_left_in_the_middle(
     connection: sqlite3.Connection, file: SQLiteFile, leave: Callable[[], BaseException]
 ) -> None:
-    def work(_: sqlite3.Connection, __: float) -> None:
+    def work(_: SQLiteRows) -> None:
         raise leave()
 
     with pytest.raises((KeyboardInterrupt, SystemExit)):
@@ -122,10 +123,10 @@ def test_nothing_is_written_if_it_is_left_in_the_middle(
 def test_what_is_read_is_read_at_one_moment(
     connection: sqlite3.Connection, file: SQLiteFile
 ) -> None:
-    def work(reading: sqlite3.Connection, now: float) -> tuple[set[str], set[str]]:
-        before = _notes(reading)
+    def work(rows: SQLiteRows) -> tuple[set[str], set[str]]:
+        before = _notes(rows.connection)
         write_together(connection, file, [_note("late")])
-        return before, _notes(reading)
+        return before, _notes(rows.connection)
 
     with closing(file.connect()) as other:
         assert read(other, file, work) == (set(), set())

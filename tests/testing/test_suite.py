@@ -37,8 +37,12 @@ REAL_TIME: Final = {
     "cli": "processes and servers of their own",
     "mcp": "processes and servers of their own",
     "providers": "a real server",
+    "receipts/test_lease.py": "a process that is stopped, and that wakes up too late",
+    "stores": "a database, real threads and processes",
+    "test_postgres.py": "a real server",
     "test_shield.py": "a sleep in a scope that has been cancelled",
     "testing/plugin_sample.py": "a sleep that is never awaited",
+    "torture": "processes that are killed",
     "tools/test_thread.py": "a thread that has to be caught at the right moment",
 }
 """Where waiting takes real time, and what for; a folder or a file."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -187,8 +188,10 @@ class Nest:
 async def _open_nest(job: Job, prefix: tuple[str, ...], trail: Trail) -> AsyncIterator[Nest]:
     told = msgspec.json.encode(job).decode()
     command = [*prefix, sys.executable, "-m", "tests.torture.nest", told]
+    # Not measured, if tests are: it would cost each worker more than its work does.
+    unmeasured = {name: each for name, each in os.environ.items() if "COVERAGE" not in name}
     process = await trio.lowlevel.open_process(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=_ROOT
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=_ROOT, env=unmeasured
     )
     try:
         nest = Nest(process, trail)

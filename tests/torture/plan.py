@@ -27,7 +27,9 @@ __all__ = [
     "planned_turns",
 ]
 
-ToolName: TypeAlias = Literal["pay", "attempt", "crash", "build", "look", "ask", "nap"]
+ToolName: TypeAlias = Literal[
+    "pay", "attempt", "crash", "confirm", "build", "look", "ask", "nap"
+]  # fmt: skip
 Group: TypeAlias = tuple[str, str, str]
 """Calls that nobody can tell apart: the run, the tool and the item."""
 
@@ -35,18 +37,20 @@ EFFECTS: Final[dict[str, Literal["none", "resumable", "opaque"]]] = {
     "pay": "opaque",
     "attempt": "opaque",
     "crash": "opaque",
+    "confirm": "opaque",
     "build": "resumable",
     "look": "none",
     "ask": "none",
     "nap": "none",
 }
 """The tools: *pay* acts; *attempt* acts, or says that it failed and did nothing; *crash* raises,
-and may have acted; *build* acts part by part; *look* reads; *ask* and *nap* pause the run."""
+and may have acted; *confirm* asks, and acts once it has its reply; *build* acts part by part;
+*look* reads; *ask* and *nap* pause the run."""
 
 _OFTEN: Final[tuple[ToolName, ...]] = (
     "pay", "pay", "pay", "pay", "attempt", "attempt", "build", "build", "look", "crash",
 )  # fmt: skip
-_PAUSE: Final = 0.12
+_PAUSE: Final = 0.2
 """How often a turn pauses the run."""
 _AGAIN: Final = 0.35
 """How often a call is equal to others of its run."""
@@ -78,7 +82,7 @@ def planned_turn(run_id: str, turn: int) -> tuple[Ask, ...]:
         if again and rng.random() < 0.5:
             asks.append(asks[-1])
     if rng.random() < _PAUSE:
-        asks.append(Ask(rng.choice(("ask", "nap")), f"{turn}.pause"))
+        asks.append(Ask(rng.choice(("ask", "confirm", "nap")), f"{turn}.pause"))
     return tuple(asks)
 
 

@@ -26,7 +26,7 @@ def run(plan: Torture) -> Verdict:
 
 @pytest.mark.parametrize("store", STORES)
 def test_whatever_is_done_to_the_workers_nothing_is_repeated_or_lost(store: StoreKind) -> None:
-    plan = Torture(store=store, seconds=9, seed=1, pause=0.35, faulted=3, drain=120)
+    plan = Torture(store=store, seconds=7, seed=1, pause=0.35, faulted=3, drain=120)
     verdict = run(plan)
     assert list(verdict.breaches) == []
     assert verdict.figures.blows["kill"] > 0

@@ -43,10 +43,14 @@ class Work:
     def tools(self) -> list[Tool]:
         """Return the tools; `plan.EFFECTS` says what kind each of them is."""
         functions: tuple[Callable[..., object], ...] = (
-            self.pay, self.attempt, self.crash, self.build, self.look, self.ask, self.nap,
+            self.pay, self.attempt, self.crash, self.confirm, self.build, self.look, self.ask,
+            self.nap,
         )  # fmt: skip
         return [
-            tool(effect=EFFECTS[function.__name__], description="Part of a test.")(function)
+            attrs.evolve(
+                tool(effect=EFFECTS[function.__name__], description="Part of a test.")(function),
+                resumes=function == self.confirm,
+            )
             for function in functions
         ]
 
@@ -70,6 +74,14 @@ class Work:
             self._act("crash", item, context)
             await self._wait()
         raise RuntimeError("it broke, here or there")
+
+    async def confirm(self, item: str, context: CallContext[object]) -> object:
+        await self._wait()
+        if context.reply is None:
+            return Suspend.answer(f"may {item} be done?")
+        token = self._act("confirm", item, context)
+        await self._wait()
+        return {"tokens": [token]}
 
     async def build(self, item: str, context: CallContext[object]) -> dict[str, list[str]]:
         for part in range(parts_of(item)):

@@ -1,0 +1,78 @@
+"""A worker that commits and claims as fast as it can, or pays, and is to be killed."""
+
+import sys
+from collections.abc import Callable
+
+import psycopg
+import trio
+
+import harness
+from harness._durable import ReceiptKey, RunKey
+from harness._toolset import CallContext
+from harness.receipts import ReceiptToolset, with_receipts
+from harness.stores import PostgresStore, open_postgres_store
+from harness.testing import final_answer, scripted_model, tool_call, tool_call_turn
+from tests.stores.conformance import a_checkpoint, a_commit, a_head
+
+
+async def commit(store: PostgresStore, run_id: str) -> None:
+    """Commit and claim until killed, and tell what it was told."""
+    key = RunKey(tenant="tenant", run_id=run_id)
+    await store.create_run(key, a_checkpoint(head=a_head(run_id=run_id)))
+    lease = await store.acquire_run(key, owner=run_id, seconds=60)
+    for revision in range(1, 10_000):
+        commit = a_commit(revision, revision - 1, f"{revision} " * 300, run_id=run_id)
+        await store.commit_run(lease, commit)
+        print("committed", revision, flush=True)
+        call = ReceiptKey(
+            tenant="tenant", run_id=run_id, tool="t", args_hash="h", occurrence=revision
+        )
+        claimed = await store.claim_receipt(
+            call, effect="opaque", owner=run_id, seconds=60, run=lease
+        )
+        assert claimed.claim is not None
+        print("claimed", revision, flush=True)
+        await store.settle_receipt(claimed.claim, "completed", revision)
+        print("settled", revision, flush=True)
+
+
+def paying(store: PostgresStore, url: str, *, then: Callable[[str], object]) -> ReceiptToolset:
+    """Return a tool whose effect and receipt are committed together; *then* is told how far."""
+
+    @harness.tool(effect="opaque")
+    def pay(amount: int, context: CallContext[object]) -> dict[str, int]:
+        assert context.receipt is not None
+        with psycopg.connect(url) as connection:
+            connection.execute("INSERT INTO payments VALUES (%s)", [amount])
+            store.settle_receipt_within(connection, context.receipt, {"paid": amount})
+            then("settled")
+        then("committed")
+        return {"paid": amount}
+
+    return with_receipts([pay], store, tenant="tenant", run_id="run", seconds=2.0)
+
+
+async def run_to_its_end(tools: ReceiptToolset) -> str:
+    """Run a model that pays, and return what it was told."""
+    turns = [tool_call_turn([tool_call("pay", {"amount": 900})]), final_answer("Paid.")]
+    async with harness.open_run(scripted_model(turns), "Pay.", tools=tools) as run:
+        await run.wait()
+    return str(run.state.messages[2]["content"])
+
+
+def tell_and_wait(word: str) -> None:
+    print(word, flush=True)
+    sys.stdin.readline()
+
+
+async def main(*args: str) -> None:
+    url, what = args
+    async with open_postgres_store(url, connections=2) as store:
+        if what == "pay":
+            await run_to_its_end(paying(store, url, then=tell_and_wait))
+        else:
+            await commit(store, what)
+
+
+if __name__ == "__main__":
+    trio.run(main, *sys.argv[1:])
