@@ -24,10 +24,18 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 EXTRAS: Final = {
     "harness.mcp": ("mcp", "mcp"),
     "harness.providers": ("httpx2", "http"),
+    "harness.stores._postgres_requests": ("psycopg", "postgres"),
 }
 """Optional package: the distribution it needs, and the extra that its error must name."""
 
-OPTIONAL: Final = (*EXTRAS, "harness.__main__", "harness._cli", "harness.testing.pytest_plugin")
+OPTIONAL: Final = (
+    *EXTRAS,
+    "harness.__main__",
+    "harness._cli",
+    "harness.stores._postgres_rows",
+    "harness.stores._postgres_schema",
+    "harness.testing.pytest_plugin",
+)
 """Not imported without extras; that the command line starts is looked at apart."""
 
 PROBE: Final = """

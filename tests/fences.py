@@ -60,7 +60,7 @@ EDGE_PACKAGES: Final = {
     "_cli": frozenset({"httpx2", "xllamacpp"}),
     "mcp": frozenset({"anyio", "httpx2", "mcp", "mcp_types", "pydantic"}),
     "providers": frozenset({"httpx2"}),
-    "stores": frozenset({"psycopg", "psycopg_pool"}),
+    "stores": frozenset({"psycopg"}),
     "testing": frozenset({"hypothesis", "pytest"}),
 }
 """What an edge may import besides."""

@@ -108,9 +108,14 @@ def required_packages() -> set[str]:
         distributions.add(name)
         for requirement in importlib.metadata.requires(name) or ():
             if "extra ==" not in requirement:
-                waiting.append(re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower())
+                waiting.append(_plain(re.split(r"[^\w.-]", requirement, maxsplit=1)[0]))
     found = importlib.metadata.packages_distributions()
-    return {name for name, homes in found.items() if {h.lower() for h in homes} & distributions}
+    return {name for name, homes in found.items() if set(map(_plain, homes)) & distributions}
+
+
+def _plain(name: str) -> str:
+    """A distribution may be spelt in several ways."""
+    return name.lower().replace("-", "_")
 
 
 @pytest.mark.rule("R-FENCE-03", "R-FENCE-05")

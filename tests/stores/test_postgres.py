@@ -478,7 +478,9 @@ async def test_a_tool_that_settles_itself_is_answered_and_replayed_alike(bank: s
 
 
 @pytest.mark.rule("R-STORE-25")
-@pytest.mark.parametrize("settings", [{}, {"autocommit": True, "row_factory": dict_row}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"autocommit": True, "row_factory": dict_row}], ids=["plain", "odd"]
+)
 async def test_what_a_tool_has_settled_is_settled_once_more_with_what_it_returns(
     bank: str, settings: dict[str, bool]
 ) -> None:
