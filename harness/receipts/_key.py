@@ -28,9 +28,6 @@ def receipt_key_string(key: ReceiptKey) -> str:
     """Return *key* as one line of text; two keys have the same text only if they are equal.
 
     It is a JSON array, so that no separator can be forged: tenant, run, tool, hash, occurrence.
-
-    Raises:
-        NotJSONError: a part holds a lone surrogate, which no store could keep.
     """
     return encode_text([key.tenant, key.run_id, key.tool, key.args_hash, key.occurrence])
 

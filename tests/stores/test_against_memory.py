@@ -231,7 +231,8 @@ async def _answer(step: Step, store: Store, known: Known) -> object:
         return type(error), str(error)
 
 
-async def _play(script: list[Step], open_subject: OpenSubject, folder: Path) -> None:
+async def _play(script: list[Step], open_subject: OpenSubject, folder: Path) -> int:
+    """Compare the store with memory after each step; return how many there were."""
     async with open_subject(folder) as subject:
         if subject.clock is None:
             pytest.skip("its clock cannot be moved")
@@ -258,6 +259,7 @@ async def _play(script: list[Step], open_subject: OpenSubject, folder: Path) -> 
                         step = _load(run.key, revision)
                         expected = await _answer(step, model, known)
                         assert await _answer(step, reopened, known) == expected, step
+    return len(script)
 
 
 @pytest.mark.rule("R-STORE-14")
@@ -265,4 +267,4 @@ async def _play(script: list[Step], open_subject: OpenSubject, folder: Path) -> 
 @given(script=st.lists(steps, min_size=20, max_size=60))
 def test_a_store_answers_as_memory_does(open_subject: OpenSubject, script: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        trio.run(_play, script, open_subject, Path(folder))
+        assert trio.run(_play, script, open_subject, Path(folder)) == len(script)
