@@ -24,7 +24,7 @@ from harness._json import JSON, check_json, encode
 from harness._toolset import Outcome
 from harness.receipts import result_of_outcome
 from harness.stores._database import DatabaseStore, Work, settle_locked
-from harness.stores._sqlite_readers import InThread
+from harness.stores._threads import InThread, in_thread
 
 if TYPE_CHECKING:
     import psycopg
@@ -78,12 +78,8 @@ async def open_postgres_store(
         patience=check_seconds("open_postgres_store patience", patience, zero=False),
     )
     count = check_count("open_postgres_store connections", connections, least=1)
-    async with open_server(server, connections=count, clock=clock, in_thread=_in_thread) as store:
+    async with open_server(server, connections=count, clock=clock, in_thread=in_thread) as store:
         yield store
-
-
-async def _in_thread(function: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
-    return await trio.to_thread.run_sync(function, abandon_on_cancel=False, limiter=limiter)
 
 
 @asynccontextmanager

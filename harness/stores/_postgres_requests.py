@@ -38,7 +38,7 @@ import attrs
 
 from harness._errors import MissingExtraError, StoreError
 from harness.stores._database import Work
-from harness.stores._sqlite_readers import closed_error
+from harness.stores._threads import closed_error
 
 try:
     import psycopg

@@ -21,9 +21,10 @@ from harness._bounds import check_seconds
 from harness._shield import open_kept_nursery
 from harness.stores._database import DatabaseStore
 from harness.stores._sqlite_file import SQLiteFile
-from harness.stores._sqlite_readers import InThread, Readers
+from harness.stores._sqlite_readers import Readers
 from harness.stores._sqlite_transaction import Answer, Work, write_together
 from harness.stores._sqlite_writer import Writer
+from harness.stores._threads import InThread, in_thread
 
 __all__ = ["SQLiteStore", "open_sqlite_store"]
 
@@ -64,12 +65,8 @@ async def open_sqlite_store(
         patience=check_seconds("open_sqlite_store patience", patience),
         clock=clock,
     )
-    async with open_file(file, create=create, verify=verify, in_thread=_in_thread) as store:
+    async with open_file(file, create=create, verify=verify, in_thread=in_thread) as store:
         yield store
-
-
-async def _in_thread(function: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
-    return await trio.to_thread.run_sync(function, abandon_on_cancel=False, limiter=limiter)
 
 
 @asynccontextmanager

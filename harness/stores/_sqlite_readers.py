@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import attrs
 import trio
 
-from harness._errors import StoreError
 from harness.stores._sqlite_file import SQLiteFile
 from harness.stores._sqlite_transaction import Work, read
+from harness.stores._threads import InThread, closed_error
 
-__all__ = ["InThread", "Readers", "closed_error"]
+__all__ = ["Readers"]
 
 T = TypeVar("T")
 
 _MOST: Final = 4
 """Reads at a time, each with a connection of its own."""
-
-
-class InThread(Protocol):
-    """Calls a function in a thread, and waits for its end whatever happens meanwhile."""
-
-    async def __call__(self, function: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
-        """Return what *function* returns."""
-        ...
 
 
 @attrs.define(eq=False)
@@ -87,8 +78,3 @@ class Readers:
                 self._idle.append(connection)
                 return
         connection.close()
-
-
-def closed_error() -> StoreError:
-    """Return the error of a store whose block has been left."""
-    return StoreError("store.closed", "the store is closed, expected to be used within its block")

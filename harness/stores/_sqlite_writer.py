@@ -27,8 +27,8 @@ import attrs
 import trio
 
 from harness._errors import InternalError, StoreError
-from harness.stores._sqlite_readers import closed_error
 from harness.stores._sqlite_transaction import Answer
+from harness.stores._threads import closed_error
 
 __all__ = ["WriteTogether", "Writer"]
 
