@@ -22,7 +22,8 @@ def _check_text(instance: object, field: attrs.Attribute[str], value: object) ->
     """Refuse what some database would not take as a name."""
     if not isinstance(value, str) or not value or "\x00" in value or not _is_unicode(value):
         name = f"{type(instance).__name__}.{field.name}"
-        raise ValueError(f"{name} is {value!r}, expected a text that is not empty")
+        what = "a text that is not empty, without NUL and lone surrogates"
+        raise ValueError(f"{name} is {value!r}, expected {what}")
 
 
 def _is_unicode(value: str) -> bool:

@@ -91,7 +91,7 @@ __all__ = [
     "add_note",
     "error_text",
     "leaf_errors",
-    "of_storage",
+    "loses_track",
     "shown",
 ]
 
@@ -144,9 +144,13 @@ def leaf_errors(error: BaseException) -> Iterator[BaseException]:
             yield each
 
 
-def of_storage(error: BaseException) -> bool:
-    """Whether *error*, or an error in it if it is a group, is of a store or a log."""
-    return any(isinstance(each, StorageError) for each in leaf_errors(error))
+def loses_track(error: BaseException) -> bool:
+    """Whether after *error*, or an error in it if it is a group, nobody knows what was stored.
+
+    A store could not be used, or somebody else has taken over. What was not found, is held by
+    another or does not load is known, and a caller can act on it.
+    """
+    return any(isinstance(each, StoreError | LeaseLostError) for each in leaf_errors(error))
 
 
 def add_note(error: BaseException, note: str) -> None:
@@ -523,7 +527,7 @@ class StoreError(StorageError):
 
     Codes: ``store.foreign`` (not a store of ours), ``store.newer`` (of a later version),
     ``store.corrupt``, ``store.full``, ``store.read_only``, ``store.unreachable``,
-    ``store.busy``, ``store.closed``.
+    ``store.busy``, ``store.closed``, ``store.failed`` (it raised what no store should).
     """
 
     def __init__(self, code: str, message: str) -> None:

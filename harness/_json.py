@@ -23,13 +23,25 @@ import msgspec
 
 from harness._errors import NotJSONError
 
-__all__ = ["JSON", "canonical_text", "check_json", "decode", "digest", "encode", "encode_text"]
+__all__ = [
+    "JSON",
+    "ROOM",
+    "canonical_text",
+    "check_json",
+    "decode",
+    "digest",
+    "encode",
+    "encode_text",
+]
 
 JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | None"
 """What `decode` returns and `encode` accepts: exact types, string keys, finite numbers."""
 
 _DEPTH = 200
 """Nesting beyond this is refused both ways; no provider's message comes near it."""
+
+ROOM = 50
+"""Levels that a value needs around it, if it is to be stored in a record of ours."""
 
 _SURELY_SHORT = 2000
 """Integers of so many bits have fewer digits than the least bound an interpreter can be given."""
@@ -89,8 +101,8 @@ def _containers(values: Iterable[JSON]) -> list[dict[str, JSON] | list[JSON]]:
     return [each for each in values if isinstance(each, dict | list)]
 
 
-def check_json(value: object) -> None:
-    """Return if *value* consists of exact JSON types only.
+def check_json(value: object, *, room: int = 0) -> None:
+    """Return if *value* consists of exact JSON types only, and may go *room* levels deeper.
 
     Accepted are ``dict`` with ``str`` keys, ``list``, ``str`` without lone surrogates, ``int``,
     finite ``float``, ``bool`` and ``None``; no subclass, tuple, bytes or enum, and no cycle.
@@ -98,10 +110,10 @@ def check_json(value: object) -> None:
     Raises:
         NotJSONError: with the path of the first offending place.
     """
-    _check(value, ())
+    _check(value, (), _DEPTH - room)
 
 
-def _check(value: object, path: tuple[str | int, ...]) -> None:
+def _check(value: object, path: tuple[str | int, ...], deepest: int) -> None:
     kind = type(value)
     if kind is str:
         _check_text(value, path)
@@ -109,9 +121,9 @@ def _check(value: object, path: tuple[str | int, ...]) -> None:
         if not math.isfinite(value):  # type: ignore[arg-type]  # a float, by the line above
             raise NotJSONError(f"{value!r} is no JSON number", path=path)
     elif isinstance(value, dict | list) and kind in (dict, list):
-        if len(path) >= _DEPTH:
+        if len(path) >= deepest:
             raise NotJSONError("it is nested too deeply", path=path[:8])
-        _check_container(value, path)
+        _check_container(value, path, deepest)
     elif kind is int:
         _check_digits(value, path)
     elif not (value is None or kind is bool):
@@ -119,17 +131,17 @@ def _check(value: object, path: tuple[str | int, ...]) -> None:
 
 
 def _check_container(
-    value: dict[object, object] | list[object], path: tuple[str | int, ...]
+    value: dict[object, object] | list[object], path: tuple[str | int, ...], deepest: int
 ) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
             if type(key) is not str:
                 raise NotJSONError(f"the key {key!r} is not a text", path=path)
             _check_text(key, path)
-            _check(inner, (*path, key))
+            _check(inner, (*path, key), deepest)
     else:
         for index, inner in enumerate(value):
-            _check(inner, (*path, index))
+            _check(inner, (*path, index), deepest)
 
 
 def _check_digits(value: object, path: tuple[str | int, ...]) -> None:

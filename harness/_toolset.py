@@ -17,7 +17,7 @@ from harness._bounds import check_seconds
 from harness._chain import ChainRef
 from harness._durable import ReceiptClaim
 from harness._events import Event
-from harness._json import JSON, check_json
+from harness._json import JSON, ROOM, check_json
 from harness._messages import (
     FAILURE_KINDS,
     INTERRUPTED_TEXT,
@@ -137,7 +137,7 @@ class Suspend:
 
     @payload.validator
     def _check_payload(self, _: object, value: object) -> None:
-        check_json(value)
+        check_json(value, room=ROOM)
 
     @at.validator
     def _check_at(self, _: object, value: datetime | None) -> None:
@@ -270,7 +270,7 @@ class Admission:
 
     @memo.validator
     def _check_memo(self, _: object, value: object) -> None:
-        check_json(value)
+        check_json(value, room=ROOM)
 
 
 class Stopping(Protocol):

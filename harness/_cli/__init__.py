@@ -8,10 +8,12 @@ import sys
 from collections.abc import Sequence
 
 from harness._cli._demo import add_demo_parser
+from harness._cli._exit import INTERRUPTED
 from harness._cli._output import replace_unknown
 from harness._cli._receipts import add_receipts_parser
 from harness._cli._run import add_run_parser
 from harness._cli._runs import add_runs_parsers
+from harness._errors import leaf_errors
 
 __all__ = ["main"]
 
@@ -30,5 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # closed by whoever started us
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # for as long as we run
     replace_unknown(sys.stdout)
-    code: int = options.command(options)
+    try:
+        code: int = options.command(options)
+    except BaseException as error:
+        if not all(isinstance(each, KeyboardInterrupt) for each in leaf_errors(error)):
+            raise
+        print("harness: interrupted", file=sys.stderr)
+        return INTERRUPTED
     return code

@@ -50,7 +50,11 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="the environment variable with the key, one for each --model "
         f"(default: {_KEY} for the first and for others at its address)",
     )
-    parser.add_argument("--no-stream", action="store_true", help="ask for whole replies")
+    parser.add_argument(
+        "--stream",
+        action=argparse.BooleanOptionalAction,
+        help="show replies as they come, or ask for whole ones (default: --stream)",
+    )
     parser.add_argument(
         "--hedge",
         type=float,
@@ -105,7 +109,7 @@ def models_of(options: argparse.Namespace) -> Models:
     if hedge is not None:
         hedge = check_seconds("--hedge", hedge)
     endpoints = [
-        _endpoint(name, url, key, budgets, stream=not options.no_stream)
+        _endpoint(name, url, key, budgets, stream=options.stream is not False)
         for name, url, key in zip(names, urls, keys, strict=True)
     ]
     if len(endpoints) == 1:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from harness._cli._runs import ask_store
 from harness._cli._show import shortened
 from harness._cli._store import Store, add_store_arguments
-from harness._json import decode, encode_text
+from harness._errors import NotJSONError
+from harness._json import JSON, decode, encode_text
 from harness.receipts import Receipt, receipt_key_from, receipt_key_string
 
 __all__ = ["add_receipts_parser"]
@@ -31,15 +33,13 @@ def add_receipts_parser(commands: argparse._SubParsersAction[argparse.ArgumentPa
     parser.set_defaults(command=lambda options: ask_store(options, _receipts))
 
 
-async def _receipts(store: Store, options: argparse.Namespace) -> None:
+async def _receipts(store: Store, options: argparse.Namespace) -> Sequence[str]:
     if options.settle is not None:
-        await _settle(store, options)
-        return
+        return [await _settle(store, options)]
     if options.result is not None:
         raise ValueError(f"--result is {options.result!r}, expected it with --settle")
-    for each in await store.list_receipts(options.tenant, run_id=options.run_id):
-        if options.all or each.in_doubt:
-            print(_line(each))
+    found = await store.list_receipts(options.tenant, run_id=options.run_id)
+    return [_line(each) for each in found if options.all or each.in_doubt]
 
 
 def _line(receipt: Receipt) -> str:
@@ -49,7 +49,7 @@ def _line(receipt: Receipt) -> str:
     return f"{doubt}  {when}  attempt {receipt.attempt}  {receipt_key_string(receipt.key)}"
 
 
-async def _settle(store: Store, options: argparse.Namespace) -> None:
+async def _settle(store: Store, options: argparse.Namespace) -> str:
     text, how = options.settle
     if how not in ("completed", "failed"):
         raise ValueError(f"--settle has {how!r}, expected 'completed' or 'failed'")
@@ -61,6 +61,13 @@ async def _settle(store: Store, options: argparse.Namespace) -> None:
         raise ValueError(f"--settle has {text!r}, expected a receipt as it is listed") from error
     if key.tenant != options.tenant:
         raise ValueError(f"the receipt is of {key.tenant!r}, expected --tenant {options.tenant!r}")
-    result = None if options.result is None else decode(options.result)
+    result = None if options.result is None else _read_result(options.result)
     await store.settle_receipt_by_hand(key, how, result)
-    print(f"{how}: {shortened(encode_text(result)) if how == 'completed' else 'may be run again'}")
+    return f"{how}: {shortened(encode_text(result)) if how == 'completed' else 'may be run again'}"
+
+
+def _read_result(text: str) -> JSON:
+    try:
+        return decode(text)
+    except NotJSONError as error:
+        raise ValueError(f"--result is {text!r}, expected JSON: {error.reason}") from error

@@ -32,8 +32,8 @@ def add_run_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     add_model_arguments(parser)
     add_tool_arguments(parser)
     parser.add_argument("--deadline", type=float, default=None, help="seconds for the whole run")
-    parser.add_argument("--max-turns", type=int, default=30, help="completions at the most")
-    parser.add_argument("--max-tokens", type=int, default=None, help="of input and output together")
+    parser.add_argument("--max-turns", type=int, help="completions at the most (default: 30)")
+    parser.add_argument("--max-tokens", type=int, help="of input and output together")
     parser.add_argument("--json", action="store_true", help="print one event per line")
     add_store_arguments(parser, required=False)
     parser.add_argument(
@@ -80,16 +80,26 @@ def _read(options: argparse.Namespace) -> _Asked:
         raise ValueError(f"--resume is {options.resume!r}, expected --store with it")
     if (options.question is None) == (options.resume is None):
         raise ValueError(f"the question is {options.question!r}, expected one, or --resume")
-    if options.resume is None:
-        models_of(options)  # before anything is stored
+    if options.resume is not None:
+        for name in ("max_turns", "max_tokens"):
+            _check_absent(name, getattr(options, name))
+    turns, tokens = options.max_turns, options.max_tokens
     seconds = options.deadline
     return _Asked(
         limits=Limits(
-            turns=check_count("--max-turns", options.max_turns),
-            tokens=options.max_tokens and check_count("--max-tokens", options.max_tokens),
+            turns=30 if turns is None else check_count("--max-turns", turns),
+            tokens=None if tokens is None else check_count("--max-tokens", tokens),
         ),
         seconds=None if seconds is None else check_seconds("--deadline", seconds),
     )
+
+
+def _check_absent(name: str, value: object) -> None:
+    if value is not None:
+        option = f"--{name.replace('_', '-')}"
+        raise ValueError(
+            f"{option} is {value!r} for a run that has its limits, expected harness fork {option}"
+        )
 
 
 async def _run(options: argparse.Namespace, asked: _Asked, show: Show) -> int:

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from harness._bounds import check_count
-from harness._cli._exit import code_of
+from harness._cli._exit import ERROR, code_of
+from harness._cli._output import discard_rest
 from harness._cli._show import shortened
 from harness._cli._store import Store, add_store_arguments, key_of, open_store, owner_name
 from harness._errors import CheckpointInputError, HarnessError
@@ -55,34 +56,40 @@ def add_runs_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParse
 
 def ask_store(
     options: argparse.Namespace,
-    work: Callable[[Store, argparse.Namespace], Awaitable[None]],
+    work: Callable[[Store, argparse.Namespace], Awaitable[Sequence[str]]],
 ) -> int:
-    """Do *work* with the store that *options* name; return the exit code."""
+    """Do *work* with the store that *options* name, and print its lines; return the exit code."""
 
-    async def opened() -> None:
-        async with open_store(options.store) as store:
-            await work(store, options)
+    async def opened() -> Sequence[str]:
+        async with open_store(options.store, create=False) as store:
+            return await work(store, options)
 
     try:
-        trio.run(opened)
+        lines = trio.run(opened)
     except (HarnessError, ValueError, TypeError, OSError) as error:
         print(f"harness: {error}", file=sys.stderr)
         return code_of(error)
+    try:
+        print(*lines, sep="\n", end="\n" if lines else "", flush=True)
+    except OSError as error:
+        discard_rest(sys.stdout)
+        print(f"harness: it is done, and could not be printed: {error}", file=sys.stderr)
+        return ERROR
     return 0
 
 
-async def _runs(store: Store, options: argparse.Namespace) -> None:
+async def _runs(store: Store, options: argparse.Namespace) -> Sequence[str]:
     found = await store.list_runs(options.tenant)
     if options.json:
-        for each in found:
-            print(_as_json(each))
-        return
+        return [_as_json(each) for each in found]
     table = [("RUN", "STATE", "TURNS", "TOKENS", "CENTS", "WAITS FOR")]
     table += [_as_row(each) for each in found]
     widths = [max(len(row[place]) for row in table) for place in range(5)]
+    lines: list[str] = []
     for row in table:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        print("  ".join([*cells, row[5]]).rstrip())
+        lines.append("  ".join([*cells, row[5]]).rstrip())
+    return lines
 
 
 def _as_row(run: StoredRun) -> tuple[str, str, str, str, str, str]:
@@ -132,14 +139,13 @@ def _as_json(run: StoredRun) -> str:
     )
 
 
-async def _reply(store: Store, options: argparse.Namespace) -> None:
+async def _reply(store: Store, options: argparse.Namespace) -> Sequence[str]:
     key = key_of(options, options.run_id)
     checkpoint = await store.load_run(key)
     given = _input_for(checkpoint, options.text, options.call)
     after = await apply_stored_input(store, key, given, owner=owner_name())
-    print(f"{after.run_id}: {after.status}")
-    for question in _questions(after):
-        print(f"  still asks: {question}")
+    asks = [f"  still asks: {each}: {text}" for each, text in _questions(after)]
+    return [f"{after.run_id}: {after.status}", *asks]
 
 
 def _input_for(checkpoint: Checkpoint, text: str, call_id: str | None) -> CheckpointInput:
@@ -155,23 +161,25 @@ def _input_for(checkpoint: Checkpoint, text: str, call_id: str | None) -> Checkp
 def _only_question(checkpoint: Checkpoint) -> str:
     asked = _questions(checkpoint)
     if len(asked) != 1:
-        listed = "; ".join(asked)
+        listed = "; ".join(f"{call_id}: {text}" for call_id, text in asked)
         raise CheckpointInputError(f"{len(asked)} calls ask ({listed}), expected --call with one")
-    return next(iter(asked)).partition(":")[0]
+    ((call_id, _),) = asked
+    return call_id
 
 
-def _questions(checkpoint: Checkpoint) -> Sequence[str]:
+def _questions(checkpoint: Checkpoint) -> Sequence[tuple[str, str]]:
+    """Return the calls that ask, each with its question in a line."""
     pause = checkpoint.head.pause
     if pause is None:
         return ()
     return [
-        f"{call_id}: {shortened(suspend.question)}"
+        (call_id, shortened(suspend.question))
         for call_id, suspend in pause.suspends.items()
         if suspend.kind == "answer" and call_id not in pause.replies
     ]
 
 
-async def _fork(store: Store, options: argparse.Namespace) -> None:
+async def _fork(store: Store, options: argparse.Namespace) -> Sequence[str]:
     source = await store.load_run(key_of(options, options.run_id), revision=options.revision)
     limits = source.head.limits
     if options.max_turns is not None:
@@ -183,4 +191,4 @@ async def _fork(store: Store, options: argparse.Namespace) -> None:
         )
     key = key_of(options, random_id("run"))
     await fork_stored(store, source, key, limits=limits, bindings=source.head.bindings)
-    print(f"{key.run_id}: {source.status}, forked from {source.run_id} at {source.revision}")
+    return [f"{key.run_id}: {source.status}, forked from {source.run_id} at {source.revision}"]

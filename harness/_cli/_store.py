@@ -34,8 +34,8 @@ def add_store_arguments(parser: argparse.ArgumentParser, *, required: bool) -> N
 
 
 @asynccontextmanager
-async def open_store(place: str) -> AsyncIterator[Store]:
-    """Open the store at *place* for a block.
+async def open_store(place: str, *, create: bool) -> AsyncIterator[Store]:
+    """Open the store at *place* for a block; a file is only made if *create* says so.
 
     Raises:
         StoreError: it cannot be used.
@@ -47,7 +47,7 @@ async def open_store(place: str) -> AsyncIterator[Store]:
         async with open_postgres_store(place) as database:
             yield database
     else:
-        async with open_sqlite_store(place) as file:
+        async with open_sqlite_store(place, create=create) as file:
             yield file
 
 

@@ -8,7 +8,6 @@ is what is stored from then on.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -39,7 +38,7 @@ from harness.receipts import with_receipts
 
 __all__ = ["NotReadyError", "open_stored"]
 
-_PINNED: Final = "model base_url key_env no_stream hedge first_answer gap tools mcp skills".split()
+_PINNED: Final = "model base_url key_env stream hedge first_answer gap tools mcp skills".split()
 """The options that a run is bound to."""
 
 _LATER: Final = 0.05
@@ -51,10 +50,9 @@ class NotReadyError(UsageError):
 
     code = "run.not_ready"
 
-    def __init__(self, run_id: str, reason: StopReason) -> None:
+    def __init__(self, run_id: str, reason: StopReason, needs: str) -> None:
         self.run_id = run_id
         self.reason = reason
-        needs = "an answer: harness reply" if reason == "waiting_for_reply" else "harness reply"
         super().__init__(f"run {run_id!r} has ended {reason!r}, expected {needs}")
 
 
@@ -69,11 +67,14 @@ async def open_stored(
         HarnessError: the store or the run cannot be used.
         ValueError, TypeError, OSError, ImportError, AttributeError: what it is bound to cannot be.
     """
+    # A new run is not stored before what it is bound to was found.
+    begun = (models_of(options), tools_of(options)) if options.resume is None else None
 
     @asynccontextmanager
     async def restore(checkpoint: Checkpoint, lease: RunLease) -> AsyncIterator[Restored]:
         bound = _bound(options, checkpoint.head.bindings)
-        async with models_of(bound).open() as model, tools_of(bound).open() as tools:
+        found_models, found_tools = begun or (models_of(bound), tools_of(bound))
+        async with found_models.open() as model, found_tools.open() as tools:
             kept = with_receipts(
                 tools, store, tenant=key.tenant, lease=lease, seconds=lease.seconds
             )
@@ -81,7 +82,7 @@ async def open_stored(
                 model=model, options={"tools": kept}, capture_bindings=lambda: _bindings(bound)
             )
 
-    async with open_store(options.store) as store:
+    async with open_store(options.store, create=options.resume is None) as store:
         seconds = check_seconds("--lease", options.lease, zero=False)
         key = await (_created if options.resume is None else _resumed)(store, options, limits)
         print(f"harness run: {key.run_id} is kept in {options.store}", file=sys.stderr)
@@ -103,12 +104,17 @@ async def _created(store: Store, options: argparse.Namespace, limits: Limits) ->
 async def _resumed(store: Store, options: argparse.Namespace, limits: Limits) -> RunKey:
     """Return the run to resume; whoever resumes one that waits for its time has waited."""
     key = key_of(options, options.resume)
+    await _wait_until_free(store, key)
     head = (await store.load_run(key)).head
     if head.status == "waiting_for_reply":
-        raise NotReadyError(key.run_id, "waiting_for_reply")
+        raise NotReadyError(key.run_id, "waiting_for_reply", "an answer: harness reply")
     if head.status == "finished":
-        raise NotReadyError(key.run_id, head.stop_reason or "done")
-    await _wait_until_free(store, key)
+        turns, most = head.position.turn, head.limits.turns
+        used_up = most is not None and turns >= most
+        needs = (
+            "harness fork --max-turns, and harness reply to that" if used_up else "harness reply"
+        )
+        raise NotReadyError(key.run_id, head.stop_reason or "done", needs)
     if head.status == "waiting_for_wake":
         await apply_stored_input(store, key, WakeInput(), owner=owner_name())
     return key
@@ -118,21 +124,19 @@ async def _wait_until_free(store: Store, key: RunKey) -> None:
     """Return once nobody holds the run: a process that was killed holds it until its lease is over.
 
     Raises:
-        RunBusyError: its lease was renewed, so somebody is at it.
+        RunBusyError: it is held anew after that, so somebody is at it.
     """
-    left = math.inf
-    while True:
-        try:
-            lease = await store.acquire_run(key, owner=owner_name(), seconds=1)
-        except RunBusyError as busy:
-            if busy.seconds >= left:
-                raise
-            left = busy.seconds
-            print(f"harness run: {busy}", file=sys.stderr)
-            await trio.sleep(left + _LATER)
-            continue
-        await store.release_run(lease)
-        return
+    try:
+        lease = await _probed(store, key)
+    except RunBusyError as busy:
+        print(f"harness run: {busy}; waiting for that", file=sys.stderr)
+        await trio.sleep(busy.seconds + _LATER)
+        lease = await _probed(store, key)
+    await store.release_run(lease)
+
+
+async def _probed(store: Store, key: RunKey) -> RunLease:
+    return await store.acquire_run(key, owner=owner_name(), seconds=1)
 
 
 def _bindings(options: argparse.Namespace) -> JSON:
@@ -143,7 +147,18 @@ def _bindings(options: argparse.Namespace) -> JSON:
 
 def _bound(options: argparse.Namespace, bindings: JSON) -> argparse.Namespace:
     """Return *options* with what they leave out taken from *bindings*."""
-    if not isinstance(bindings, dict) or set(bindings) != set(_PINNED):
+    if (
+        not isinstance(bindings, dict)
+        or set(bindings) != set(_PINNED)
+        or not all(map(_is_option, bindings.values()))
+    ):
         raise ValueError(f"the run is bound to {bindings!r}, expected a run of this command")
-    given = {name: value for name, value in vars(options).items() if value}
+    given = {name: value for name, value in vars(options).items() if value is not None}
     return argparse.Namespace(**{**vars(options), **bindings, **given})
+
+
+def _is_option(value: JSON) -> bool:
+    """Whether an option of the command line can have this value."""
+    if isinstance(value, list):
+        return all(isinstance(each, str) for each in value)
+    return value is None or isinstance(value, bool | float | int)

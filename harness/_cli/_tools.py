@@ -27,21 +27,18 @@ def add_tool_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tools",
         nargs="*",
-        default=[],
         metavar="MODULE:NAME",
         help="a tool, a function, a list of them, or a toolset; put the question before it",
     )
     parser.add_argument(
         "--mcp",
         action="append",
-        default=[],
         metavar="COMMAND",
         help="a server of tools: a command with its arguments in one word, or an address",
     )
     parser.add_argument(
         "--skills",
         action="append",
-        default=[],
         metavar="DIR",
         help="a folder of skills, which the model may load",
     )
@@ -87,7 +84,7 @@ def tools_of(options: argparse.Namespace) -> Tools:
     skills = read_skills(*options.skills) if options.skills else FoundSkills()
     for broken in skills.broken:
         print(f"harness run: {broken.path} is left out: {broken.reason}", file=sys.stderr)
-    return Tools(own=as_toolset(_load_tools(options.tools)), servers=servers, skills=skills)
+    return Tools(own=as_toolset(_load_tools(options.tools or ())), servers=servers, skills=skills)
 
 
 def _load_tools(names: Sequence[str]) -> Toolset | list[Tool]:

@@ -17,7 +17,7 @@ from typing import Literal
 
 import attrs
 
-from harness._json import JSON, check_json
+from harness._json import JSON, ROOM, check_json
 from harness._messages import Message
 from harness.checkpoints._codec import status_of_pause
 from harness.checkpoints._operations import position_of
@@ -92,7 +92,7 @@ class Commits:
 
     def _captured(self) -> JSON:
         bindings = self._capture()
-        check_json(bindings)
+        check_json(bindings, room=ROOM)
         return copy.deepcopy(bindings)
 
 

@@ -20,7 +20,7 @@ import attrs
 import trio
 
 from harness._durable import RunKey, RunLease
-from harness._errors import LeaseLostError, RunUseError, StoreError
+from harness._errors import LeaseLostError, RunUseError, StoreError, leaf_errors
 from harness._events import StopReason
 from harness._json import JSON
 from harness._shield import only_cancelled, run_shielded
@@ -32,7 +32,7 @@ from harness.checkpoints._operations import (
     fork_checkpoint,
     state_of,
 )
-from harness.checkpoints._ports import CommitPort, Restore, RestoreStored
+from harness.checkpoints._ports import CommitPort, Restore, Restored, RestoreStored
 from harness.checkpoints._record import Checkpoint, CheckpointStatus, Commit
 from harness.checkpoints._store import CheckpointStore
 from harness.kernel import (
@@ -43,6 +43,7 @@ from harness.kernel import (
     RunOptions,
     RunResult,
     RunStats,
+    answered,
     open_run,
 )
 from harness.receipts import hold_lease
@@ -101,7 +102,8 @@ async def _opened(
             f"run {checkpoint.run_id!r} is {checkpoint.status}, expected one that is ready"
         )
     check_checkpoint(checkpoint)
-    async with restore(checkpoint) as restored:
+    async with restore(checkpoint) as given:
+        restored = answered("restore", given, Restored)
         commits = Commits.since(checkpoint, commit, restored.capture_bindings)
         limits = checkpoint.head.limits
         own: dict[str, object] = {"limits": limits, "boundary": commits.boundary, **leg}
@@ -240,15 +242,24 @@ async def _held(
     """Hold the lease of a run for a block, and give it back."""
     began = trio.current_time()
     lease = await store.acquire_run(key, owner=owner, seconds=seconds)
+    lost, cut = LeaseLostError(key.run_id, owner=owner), True
     try:
         async with hold_lease(
             partial(store.renew_run, lease), seconds=seconds, since=began
         ) as held:
-            yield lease, await store.load_run(key)
+            try:
+                yield lease, await store.load_run(key)
+                cut = False
+            except BaseException as error:
+                # Who has lost the run must hear of that, whatever else went wrong on the way out.
+                told = any(isinstance(each, LeaseLostError) for each in leaf_errors(error))
+                if not held.lost or told or only_cancelled(error):
+                    raise
+                raise lost from error
     finally:
         await _release(store, lease)  # noqa: ASYNC102  # shielded there, and bounded
-    if held.lost:
-        raise LeaseLostError(key.run_id, owner=owner)
+    if held.lost and cut:
+        raise lost from held.error
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ import attrs
 
 from harness._errors import CheckpointInputError, ReplyError
 from harness._events import StopReason
-from harness._json import JSON, check_json
+from harness._json import JSON, ROOM, check_json
 from harness._messages import Message
 from harness.checkpoints._codec import check_checkpoint, status_of_pause
 from harness.checkpoints._record import (
@@ -143,7 +143,7 @@ def checkpoint_of(
         TypeError: *limits* are none.
     """
     _check_limits(limits)
-    check_json(bindings)
+    check_json(bindings, room=ROOM)
     check_json(list(state.messages))
     waits = status_of_pause(state.pause)
     ended: CheckpointStatus = "ready" if stop_reason is None else "finished"
@@ -219,7 +219,7 @@ def apply_checkpoint_input(checkpoint: Checkpoint, given: CheckpointInput) -> Ch
     state = state_of(checkpoint)
     if isinstance(given, ReplyInput):
         try:
-            check_json(given.value)
+            check_json(given.value, room=ROOM)
             state.reply(given.call_id, copy.deepcopy(given.value))
         except ReplyError as error:
             raise CheckpointInputError(str(error)) from None
@@ -251,7 +251,7 @@ def fork_checkpoint(
     _check_limits(limits)
     if run_id == source.run_id:
         raise ValueError(f"the fork's run_id is {run_id!r}, expected one of its own")
-    check_json(bindings)
+    check_json(bindings, room=ROOM)
     usage = source.head.position.usage
     unspent = RunUsage(
         last_prompt=usage.last_prompt, last_output=usage.last_output, fresh=usage.fresh

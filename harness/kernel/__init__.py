@@ -15,6 +15,7 @@ from harness.kernel._ports import (
     SettledTurn,
     StepDecision,
     Supervisor,
+    answered,
 )
 from harness.kernel._run import DEFAULT_DEADLINE, Run, RunInput, RunOptions, open_run, run
 from harness.kernel._start import state_from
@@ -54,6 +55,7 @@ __all__ = [
     "StopRow",
     "Supervisor",
     "ToolStats",
+    "answered",
     "as_model",
     "check_answer",
     "classify_run_failure",

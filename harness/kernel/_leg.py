@@ -15,6 +15,7 @@ true afterwards is in two ``finally`` blocks, one around a completion and one ar
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import MappingProxyType
 
 import attrs
 import trio
@@ -245,6 +246,6 @@ class Leg:
             messages=MessagesView(self.books.state.messages, length=place),
             memo=None if pause is None else pause.memo,
             replies={} if pause is None else dict(pause.replies),
-            forgotten=self.books.state.forgotten,
+            forgotten=MappingProxyType(self.books.state.forgotten),
         )
         return OpenBatch(tuple(CallSlot(call) for call in calls), batch, self.tools, self.writer)

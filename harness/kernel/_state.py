@@ -12,7 +12,7 @@ import msgspec
 
 from harness._errors import ReplyError, RunUseError
 from harness._events import StopReason
-from harness._json import JSON, check_json
+from harness._json import JSON, ROOM, check_json
 from harness._messages import Message
 from harness._model import Halt
 from harness._toolset import Reply, Suspend
@@ -132,7 +132,7 @@ class RunState:
         waiting = self._waiting()
         if call_id not in waiting or self.pause is None:
             raise ReplyError(call_id, open_calls=waiting)
-        check_json(value)
+        check_json(value, room=ROOM)
         self.pause.replies[call_id] = Reply(value=value)
 
     def unanswered_call_ids(self) -> tuple[str, ...]:

@@ -51,6 +51,8 @@ class HeldLease:
     _work: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _renewing: trio.CancelScope = attrs.field(init=False)
     _failure: Exception | None = attrs.field(default=None, init=False)
+    error: StoreError | None = attrs.field(default=None, init=False)
+    """Why it was not renewed the last time, if the store could not be used."""
 
     def __attrs_post_init__(self) -> None:
         self._renewing = trio.CancelScope(shield=True)
@@ -78,11 +80,13 @@ class HeldLease:
                 if not self.lost and not await self._renew():
                     self._refused = True
                     self._work.cancel("somebody else has the lease")
-            except StoreError:
+            except StoreError as failure:
+                self.error = failure
                 due = trio.current_time() + self._seconds / _AGAIN
                 continue
             if self.lost:  # also if the store's answer came too late: the work has been cut
                 return
+            self.error = None
             self._until = self._work.deadline = began + self._seconds
             due = began + self._seconds / _EVERY
 

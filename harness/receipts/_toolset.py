@@ -18,7 +18,7 @@ again, and what it would try again may have happened.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import Final, TypeVar, assert_never
@@ -29,7 +29,7 @@ import trio
 from harness._arguments import Parsed, parse_tool_call_arguments
 from harness._bounds import check_seconds
 from harness._durable import ReceiptClaim, ReceiptKey, RunKey, RunLease
-from harness._errors import shown
+from harness._errors import LeaseLostError, RecordError, StoreError, loses_track, shown
 from harness._events import ReceiptAmbiguous
 from harness._ids import IdSource, random_id
 from harness._json import JSON
@@ -74,10 +74,10 @@ _NEVER_ENTERED: Final = Outcome.not_run()
 _FIRST_WAIT: Final = 0.05
 """Seconds until a receipt that somebody else works on is looked at again; each wait doubles."""
 _LONGEST_WAIT: Final = 2.0
+_PATIENCE: Final = 5
+"""How often a claim may be over before its call is entered."""
 _RUNS: Final = 64
 """How many runs are numbered at a time. One more, and the oldest is read again when it goes on."""
-_FAILURES: Final = 16
-"""How many of the store's failures are known again. `Toolset.fatal` is asked about each at once."""
 
 
 def with_receipts(
@@ -142,9 +142,6 @@ class ReceiptToolset(ForwardingToolset):
     _seconds: float = attrs.field(alias="seconds")
     _ids: IdSource = attrs.field(alias="ids", repr=False)
     _runs: OrderedDict[str, Occurrences] = attrs.field(factory=OrderedDict, init=False, repr=False)
-    _failures: deque[Exception] = attrs.field(
-        factory=partial(deque, maxlen=_FAILURES), init=False, repr=False
-    )
 
     async def execute(self, call: ToolCall, context: CallContext[object]) -> Outcome:
         """Run *call* unless its receipt says otherwise. A checkpoint, if it has an effect.
@@ -155,7 +152,6 @@ class ReceiptToolset(ForwardingToolset):
         Raises:
             StoreError: the store cannot be used; `fatal`.
             LeaseLostError: somebody else has taken over the run; `fatal`.
-            RecordError: what the receipt holds does not load; `fatal`.
         """
         effect = self.policy(call).effect
         if effect == "none":
@@ -164,7 +160,7 @@ class ReceiptToolset(ForwardingToolset):
         if isinstance(normal, Outcome):
             return normal
         key = self._key(normal, context.batch)
-        wait = _FIRST_WAIT
+        wait, too_slow = _FIRST_WAIT, 0
         while True:
             began = trio.current_time()
             claimed = await self._own(
@@ -188,12 +184,17 @@ class ReceiptToolset(ForwardingToolset):
                     outcome = await self._carry_out(claimed, normal, context, began)
                     if outcome is not None:
                         return outcome
+                    too_slow += 1
+                    if too_slow == _PATIENCE:
+                        raise self._too_slow()
+                    await trio.sleep(wait)
+                    wait = min(2 * wait, _LONGEST_WAIT)
                 case _:
                     assert_never(claimed.action)
 
     def fatal(self, error: BaseException) -> bool:
-        """Whether *error* is the store's own, or ends the run for the toolset."""
-        return any(error is each for each in self._failures) or self._toolset.fatal(error)
+        """Whether *error* is one of a store, or ends the run for the toolset."""
+        return loses_track(error) or self._toolset.fatal(error)
 
     def _key(self, call: ToolCall, batch: Batch) -> ReceiptKey:
         """Return the key of *call*, which is in its normal form.
@@ -280,20 +281,29 @@ class ReceiptToolset(ForwardingToolset):
         assert held is not None
         return held
 
+    def _too_slow(self) -> StoreError:
+        reason = (
+            f"{_PATIENCE} claims took longer than the {self._seconds:g} s that they last, "
+            "expected a store that answers sooner, or claims that last longer"
+        )
+        return StoreError("store.busy", reason)
+
     def _replayed(self, claimed: Claimed) -> Outcome:
         try:
             return outcome_of_result(claimed.result)
-        except Exception as error:
-            self._failures.append(error)
-            raise
+        except RecordError as error:
+            reason = f"what the receipt holds does not load: {error}"
+            raise StoreError("store.corrupt", reason) from error
 
     async def _own(self, asked: Awaitable[T]) -> T:
-        """Await an answer of the store, and know its failure again."""
+        """Await an answer of the store; whatever it raises besides is an error of a store, too."""
         try:
             return await asked
-        except Exception as error:
-            self._failures.append(error)
+        except (StoreError, LeaseLostError):
             raise
+        except Exception as error:
+            reason = f"the store of receipts failed: {error!r}"
+            raise StoreError("store.failed", reason) from error
 
 
 def _tell_ambiguous(key: ReceiptKey, claimed: Claimed, context: CallContext[object]) -> Outcome:

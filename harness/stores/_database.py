@@ -216,6 +216,7 @@ class DatabaseStore(ABC):
         self, tenant: str, *, status: CheckpointStatus | None = None
     ) -> Sequence[StoredRun]:
         """Return the runs of a tenant; see `CheckpointStore.list_runs`."""
+        _rules.check_tenant(tenant)
 
         def work(rows: Rows) -> list[StoredRun]:
             found = rows.list_runs(tenant, status)
@@ -294,6 +295,7 @@ class DatabaseStore(ABC):
         self, tenant: str, *, run_id: str | None = None, status: ReceiptStatus | None = None
     ) -> Sequence[Receipt]:
         """Return the receipts of a tenant; see `ReceiptStore.list_receipts`."""
+        _rules.check_tenant(tenant)
 
         def work(rows: Rows) -> list[Receipt]:
             found = rows.list_receipts(tenant, run_id, status)

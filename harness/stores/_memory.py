@@ -16,10 +16,19 @@ import trio
 from harness._durable import ReceiptClaim, ReceiptKey, RunKey, RunLease
 from harness._errors import LeaseLostError, RunExistsError, RunNotFoundError
 from harness._json import JSON, encode
+from harness._messages import Message
 from harness._toolset import Effect
-from harness.checkpoints import Checkpoint, CheckpointStatus, Commit, StoredRun
+from harness.checkpoints import (
+    Checkpoint,
+    CheckpointHead,
+    CheckpointStatus,
+    Commit,
+    StoredRun,
+    dump_head,
+)
 from harness.receipts import Claimed, Receipt, ReceiptStatus, Settlement
 from harness.stores import _rules
+from harness.stores._bodies import dump_messages
 from harness.stores._rules import ReceiptRecord, RunRecord
 
 __all__ = ["MemoryStore"]
@@ -44,6 +53,7 @@ class MemoryStore:
     async def create_run(self, key: RunKey, checkpoint: Checkpoint) -> None:
         """Store a new run; see `CheckpointStore.create_run`."""
         _rules.check_head(key, checkpoint.head)
+        _check_bodies(checkpoint.head, checkpoint.messages)
         await trio.lowlevel.checkpoint()
         if key in self._runs:
             raise RunExistsError(key.run_id)
@@ -93,6 +103,7 @@ class MemoryStore:
     async def commit_run(self, lease: RunLease, commit: Commit) -> None:
         """Store the next revision; see `CheckpointStore.commit_run`."""
         _rules.check_head(lease.key, commit.head)
+        _check_bodies(commit.head, commit.tail)
         await trio.lowlevel.checkpoint()
         run = self._runs.get(lease.key)
         if run is None:
@@ -109,6 +120,7 @@ class MemoryStore:
         self, tenant: str, *, status: CheckpointStatus | None = None
     ) -> Sequence[StoredRun]:
         """Return the runs of a tenant; see `CheckpointStore.list_runs`."""
+        _rules.check_tenant(tenant)
         await trio.lowlevel.checkpoint()
         now = self._clock()
         return [
@@ -177,6 +189,7 @@ class MemoryStore:
         self, tenant: str, *, run_id: str | None = None, status: ReceiptStatus | None = None
     ) -> Sequence[Receipt]:
         """Return the receipts of a tenant; see `ReceiptStore.list_receipts`."""
+        _rules.check_tenant(tenant)
         await trio.lowlevel.checkpoint()
         now = self._clock()
         return [
@@ -210,3 +223,9 @@ class _Run:
 
     record: RunRecord
     revisions: dict[int, Checkpoint]
+
+
+def _check_bodies(head: CheckpointHead, messages: Sequence[Message]) -> None:
+    """Refuse what a store that writes could not."""
+    dump_head(head)
+    dump_messages(messages)

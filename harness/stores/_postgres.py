@@ -98,7 +98,7 @@ async def open_server(
     try:
         yield PostgresStore(requests, limiter, in_thread)
     finally:
-        with trio.CancelScope(shield=True):  # what has begun ends by itself, and soon
+        with trio.CancelScope(shield=True):  # what has begun is bounded by its patience
             await in_thread(requests.close, trio.CapacityLimiter(1))
 
 
@@ -121,7 +121,10 @@ class PostgresStore(DatabaseStore):
         return await self._write(work)
 
     def settle_receipt_within(
-        self, connection: psycopg.Connection[Any], claim: ReceiptClaim, result: JSON | Outcome
+        self,
+        connection: psycopg.Connection[Any],
+        claim: ReceiptClaim | None,
+        result: JSON | Outcome,
     ) -> None:
         """Settle a call as completed in the transaction in which a tool does what it does.
 
@@ -146,8 +149,11 @@ class PostgresStore(DatabaseStore):
         Raises:
             LeaseLostError: somebody else has taken over. Nothing may be committed.
             ValueError: the connection is in no transaction, or *result* is no success.
+            TypeError: the call has no receipt.
             NotJSONError: *result* is no JSON.
         """
+        if claim is None:
+            raise TypeError("the claim is None, expected a call that is run with_receipts")
         outcome = result if isinstance(result, Outcome) else Outcome.completed(result)
         if outcome.kind != "completed" or outcome.suspend is not None:
             raise ValueError(f"the result is {result!r}, expected that of a call that completed")

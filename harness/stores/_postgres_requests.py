@@ -76,7 +76,12 @@ _VOID: Final = """
 INSERT INTO {schema}.requests (token, done) VALUES (%s, false) ON CONFLICT DO NOTHING
 """
 _ASK: Final = "SELECT done FROM {schema}.requests WHERE token = %s"
-_FORGET: Final = "DELETE FROM {schema}.requests WHERE at < clock_timestamp() - %s::interval"
+_FORGET: Final = """
+DELETE FROM {schema}.requests WHERE token IN (
+    SELECT token FROM {schema}.requests WHERE at < clock_timestamp() - %s::interval
+    ORDER BY at LIMIT 20000
+)
+"""
 
 
 @attrs.frozen(kw_only=True)
@@ -260,10 +265,18 @@ class PostgresRequests:
         return bool(done)
 
     def _forget(self, connection: Connection) -> None:
-        """Remove the tokens that nobody will ask for any more."""
-        self._server.begin(connection)
-        connection.execute(statement(_FORGET, self._server.schema), [_KEEP])
-        connection.execute("COMMIT")
+        """Remove some of the tokens that nobody will ask for any more.
+
+        It happens on the way to somebody's request, which does not fail for it: what could not be
+        removed now is removed another time.
+        """
+        try:
+            self._server.begin(connection)
+            connection.execute(statement(_FORGET, self._server.schema), [_KEEP])
+            connection.execute("COMMIT")
+        except psycopg.Error:
+            if connection.info.transaction_status != TransactionStatus.IDLE:
+                connection.execute("ROLLBACK")
 
     def _request(self, give_up_at: float) -> _Request:
         number = next(self._numbers)

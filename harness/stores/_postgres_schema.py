@@ -91,6 +91,8 @@ def _to_version_1(connection: psycopg.Connection[Any], schema: str) -> None:
         kept = kept.replace(" text ", ' text COLLATE "C" ')
         text = f"CREATE TABLE {{}} ({kept}PRIMARY KEY ({_KEYS[table]}))"
         connection.execute(sql.SQL(text).format(sql.Identifier(schema, table)))
+    index = sql.SQL("CREATE INDEX requests_at ON {} (at)")
+    connection.execute(index.format(sql.Identifier(schema, "requests")))
 
 
 _STEPS: Final = (_to_version_1,)

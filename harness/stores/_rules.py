@@ -31,6 +31,7 @@ from harness.receipts import (
     ReceiptStatus,
     Settlement,
     decide_tool_call_receipt,
+    receipt_key_string,
 )
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "check_commit",
     "check_head",
     "check_settlement",
+    "check_tenant",
     "claimed",
     "held",
     "is_held",
@@ -87,6 +89,11 @@ class ReceiptRecord:
 
 
 # -- runs --------------------------------------------------------------------------------------
+
+
+def check_tenant(tenant: str) -> None:
+    """Refuse the name of a tenant that no run can be of."""
+    RunKey(tenant=tenant, run_id="any")
 
 
 def check_head(key: RunKey, head: CheckpointHead) -> None:
@@ -284,9 +291,13 @@ def settled_by_hand(
         ReceiptStateError: there is none, or it is in no doubt.
     """
     if record is None:
-        raise ReceiptStateError(f"the store has no receipt {key!r}, expected one that is in doubt")
+        raise ReceiptStateError(
+            f"the store has no receipt {receipt_key_string(key)}, expected one that is in doubt"
+        )
     if not listed_receipt(key, record, now=now).in_doubt:
-        raise ReceiptStateError(f"the receipt {key!r} is {record.status}, expected one in doubt")
+        raise ReceiptStateError(
+            f"the receipt {receipt_key_string(key)} is {record.status}, expected one in doubt"
+        )
     return attrs.evolve(record, status=settlement, result=result, owner=NOBODY, changed_at=at)
 
 

@@ -86,10 +86,14 @@ async def open_file(
 
     @trio.lowlevel.enable_ki_protection
     async def serve() -> None:
-        with trio.CancelScope(shield=True):  # until the block is left; to close takes no time
-            await writer.run()
-            await in_thread(readers.close, limiter)
-            await in_thread(connection.close, limiter)
+        # Until the block is left. To close writes what is in the log into the file, which takes as
+        # long as the disk does: a thread cannot be cut.
+        with trio.CancelScope(shield=True):
+            try:
+                await writer.run()
+                await in_thread(readers.close, limiter)
+            finally:
+                await in_thread(connection.close, limiter)  # noqa: ASYNC102  # in the shield
 
     async with open_kept_nursery() as nursery:
         nursery.start_soon(serve)  # noqa: ASYNC113  # what is asked before it runs waits for it

@@ -23,7 +23,7 @@ from typing import Annotated, Final, TypeAlias, cast
 import attrs
 import msgspec
 
-from harness._errors import MissingPortError, ToolDefinitionError, of_storage
+from harness._errors import MissingPortError, ToolDefinitionError, loses_track
 from harness._json import JSON
 from harness._messages import Message
 from harness._toolset import (
@@ -199,7 +199,7 @@ class RegistryToolset:
         """Whether *error* is one of a store: what was done is then not known, and a model that is
         told of a failure would do it again. No other error of a tool ends the run.
         """
-        return of_storage(error)
+        return loses_track(error)
 
     def _load(self, names: Iterable[str]) -> None:
         """Show the tools of *names* after all others, or raise and show none of them."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import cast
 
-from harness._errors import MissingPortError, ToolDefinitionError, of_storage
+from harness._errors import MissingPortError, ToolDefinitionError, loses_track
 from harness._json import JSON
 from harness._messages import Message
 from harness._toolset import Admission, Batch, CallContext, CallPolicy, Outcome, ToolCall, Toolset
@@ -109,7 +109,7 @@ class ToolList:
         """Whether *error* is one of a store: what was done is then not known, and a model that is
         told of a failure would do it again. No other error of a tool ends the run.
         """
-        return of_storage(error)
+        return loses_track(error)
 
 
 def as_toolset(tools: Toolset | Iterable[Tool]) -> Toolset:

@@ -14,6 +14,10 @@ import attrs
 import pytest
 import trio
 
+from harness.checkpoints import RunKey, checkpoint_of, create_checkpoint
+from harness.stores import open_sqlite_store
+from harness.testing import run_harness, tool_call, tool_call_turn
+from tests.cli.stored_tools import approve
 from tests.cli.test_run import Ended, calls, environment, read_until, text
 from tests.providers.server import Script, Server, in_turn, open_server
 
@@ -182,6 +186,17 @@ async def test_a_question_is_answered_by_another_process(place: Place) -> None:
 
 
 @pytest.mark.rule("R-CLI-13")
+async def test_a_call_id_may_look_like_anything(place: Place) -> None:
+    asked = tool_call_turn([tool_call("approve", id="functions.ask: 0")])
+    state = (await run_harness([asked], tools=[approve]).run()).state
+    async with open_sqlite_store(place.folder / "runs.db") as store:
+        key = RunKey(tenant="default", run_id=state.run_id)
+        await store.create_run(key, checkpoint_of(state))
+    replied = await place.harness("reply", state.run_id, "Yes.", *place.store)
+    assert (replied.code, replied.out) == (0, f"{state.run_id}: ready\n"), replied.err
+
+
+@pytest.mark.rule("R-CLI-13")
 async def test_of_several_questions_one_has_to_be_named(place: Place) -> None:
     script = scripted(calls(("approve", "{}"), ("approve", "{}")), text("Fine."))
     async with open_server(script) as server:
@@ -223,12 +238,25 @@ WRONG: Iterable[tuple[list[str], str]] = [
     (["run", "--model", "m"], "the question is None"),
     (["run", "Go."], "there is no --model"),
     (["run", "--resume", "x", "--store", "STORE"], "the store has no run 'x'"),
+    (["run", "--resume", "x", "--store", "STORE", "--max-turns", "9"], "--max-turns is 9"),
+    (["run", "Go.", "--model", "m", "--store", "NEW", "--tools", "no:x"], "No module named 'no'"),
     (["reply", "x", "Yes.", "--store", "STORE"], "the store has no run 'x'"),
     (["fork", "x", "--store", "STORE"], "the store has no run 'x'"),
-    (["receipts", "--store", "STORE", "--settle", "x", "completed"], "'x'"),
+    (["receipts", "--store", "STORE", "--settle", "x", "completed"], "--settle has 'x'"),
     (["receipts", "--store", "STORE", "--settle", "[]", "maybe"], "--settle has 'maybe'"),
     (["receipts", "--store", "STORE", "--result", "1"], "expected it with --settle"),
-]
+    (
+        ["receipts", "--store", "STORE", "--settle", '["t","r","pay","h",0]', "failed"],
+        "expected --tenant 'default'",
+    ),
+    (
+        [
+            "receipts", "--store", "STORE", "--settle", '["default","r","pay","h",0]', "completed",
+            "--result", "{bad",
+        ],
+        "--result is '{bad', expected JSON",
+    ),
+]  # fmt: skip
 
 
 @pytest.mark.rule("R-CLI-01")
@@ -236,11 +264,86 @@ WRONG: Iterable[tuple[list[str], str]] = [
 async def test_a_wrong_use_of_a_store_is_2_and_names_the_offence(
     place: Place, words: list[str], said: str
 ) -> None:
-    store = str(place.folder / "runs.db")
-    ended = await place.harness(*(store if each == "STORE" else each for each in words))
+    paths = {name: str(place.folder / f"{name}.db") for name in ("STORE", "NEW")}
+    async with open_sqlite_store(paths["STORE"]):
+        pass
+    ended = await place.harness(*(paths.get(each, each) for each in words))
     assert ended.code == 2, ended.err
     assert said in ended.err
     assert "Traceback" not in ended.err
+    assert "is kept in" not in ended.err
+
+
+@pytest.mark.rule("R-CLI-16")
+@pytest.mark.parametrize("words", [["runs"], ["receipts"], ["fork", "x"], ["run", "--resume", "x"]])
+async def test_a_command_that_looks_for_a_store_makes_none(place: Place, words: list[str]) -> None:
+    ended = await place.harness(*words, *place.store)
+    assert (ended.code, ended.out) == (1, "")
+    assert str(place.folder / "runs.db") in ended.err
+    assert list(place.folder.iterdir()) == []
+
+
+@pytest.mark.rule("R-CLI-16")
+async def test_what_was_done_is_said_to_stand_when_the_output_is_full(place: Place) -> None:
+    async with open_sqlite_store(place.folder / "runs.db") as store:
+        await store.create_run(
+            RunKey(tenant="default", run_id="r"), create_checkpoint("r", "Hello.")
+        )
+    with Path("/dev/full").open("w") as full:  # noqa: ASYNC230  # it is no file
+        done = await trio.run_process(
+            [sys.executable, "-m", "harness", "reply", "r", "More.", *place.store],
+            stdout=full,
+            capture_stderr=True,
+            check=False,
+            env=place.environ({}),
+            cwd=ROOT,
+        )
+    assert done.returncode == 1
+    assert b"it is done, and could not be printed" in done.stderr
+    assert (await place.only_run())["revision"] == 1
+
+
+@pytest.mark.rule("R-CLI-16")
+async def test_an_interrupt_before_anything_runs_is_one_line(place: Place) -> None:
+    async with open_sqlite_store(place.folder / "runs.db") as store:
+        key = RunKey(tenant="default", run_id="r")
+        await store.create_run(key, create_checkpoint("r", "Hello."))
+        await store.acquire_run(key, owner="somebody else", seconds=60)
+        async with place.started("run", "--resume", "r", *place.store) as process:
+            assert process.stderr is not None
+            told = b""
+            while b"waiting for that\n" not in told:
+                told += await process.stderr.receive_some()
+            process.send_signal(signal.SIGINT)
+            with trio.fail_after(20):
+                told += b"".join([each async for each in process.stderr])
+    assert process.returncode == 130
+    assert told.decode().endswith("harness: interrupted\n")
+    assert b"Traceback" not in told
+
+
+@pytest.mark.rule("R-CLI-10", "R-CLI-11")
+async def test_options_that_are_given_again_count_and_a_budget_that_is_used_up_is_said(
+    place: Place,
+) -> None:
+    script = scripted(
+        calls(("dawdle", "{}")), calls(("pay", '{"amount": 3}')), text("No more."), text("Fork.")
+    )
+    async with open_server(script) as server:
+        async with place.started(*place.begun(server, "--max-turns", "3"), DAWDLE="60") as process:
+            await read_until(process, "· dawdle")
+            process.send_signal(signal.SIGKILL)
+        run_id = str((await place.only_run())["run_id"])
+        ended = await place.harness("run", *place.store, *SHORT, "--resume", run_id, "--tools")
+        assert ended.code == 0, ended.err
+        assert "✗ pay not_found" in ended.out
+        assert place.effects == ["dawdle"]
+        said = await place.harness("run", *place.store, "--resume", run_id)
+        assert "expected harness reply" in said.err
+        forked = await place.harness("fork", run_id, *place.store, "--max-turns", "0")
+        fork_id = forked.out.partition(":")[0]
+        said = await place.harness("run", *place.store, "--resume", fork_id)
+    assert "expected harness fork --max-turns" in said.err
 
 
 async def test_a_file_that_is_no_store_is_left_alone(place: Place) -> None:
