@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness._errors import NotJSONError
 from harness._json import (
     JSON,
+    ROOM,
     canonical_text,
     check_json,
     decode,
@@ -328,3 +329,13 @@ def test_the_digest_is_the_sha256_of_the_canonical_text() -> None:
 @pytest.mark.rule("R-JSON-07")
 def test_another_hash_gets_the_bytes_of_the_canonical_text() -> None:
     assert digest({"b": [], "a": "é"}, lambda text: text.decode()) == '{"a":"é","b":[]}'
+
+
+def test_a_value_may_be_asked_to_leave_room_around_it() -> None:
+    value: JSON = 0
+    for _ in range(150):
+        value = [value]
+    check_json(value, room=ROOM)
+    with pytest.raises(NotJSONError, match="nested too deeply"):
+        check_json([value], room=ROOM)
+    check_json([value])

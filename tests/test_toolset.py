@@ -6,6 +6,7 @@ import attrs
 import pytest
 import trio
 
+from harness._errors import NotJSONError
 from harness._events import Event, Progress
 from harness._json import JSON
 from harness._messages import FAILURE_KINDS, INTERRUPTED_TEXT, NOT_RUN_TEXT, Message
@@ -254,3 +255,15 @@ async def test_a_forwarding_toolset_passes_every_question_on() -> None:
     assert outer.fatal(KeyError())
     assert not outer.fatal(ValueError())
     assert repr(outer) == "<ForwardingToolset of <Inner>>"
+
+
+@pytest.mark.rule("R-STORE-14")
+def test_what_is_stored_with_a_run_leaves_room_for_what_it_is_stored_in() -> None:
+    payload: JSON = 0
+    for _ in range(151):
+        payload = [payload]
+    with pytest.raises(NotJSONError, match="nested too deeply"):
+        Suspend.answer("?", payload)
+    with pytest.raises(NotJSONError, match="nested too deeply"):
+        Admission(memo=payload)
+    assert Suspend.answer("?", payload[0] if isinstance(payload, list) else None).payload

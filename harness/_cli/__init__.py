@@ -34,9 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     replace_unknown(sys.stdout)
     try:
         code: int = options.command(options)
-    except BaseException as error:
+    except BaseException as error:  # noqa: ASYNC103  # after the end of every trio run
         if not all(isinstance(each, KeyboardInterrupt) for each in leaf_errors(error)):
             raise
         print("harness: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return INTERRUPTED  # noqa: ASYNC104
     return code

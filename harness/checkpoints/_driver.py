@@ -255,7 +255,7 @@ async def _held(
                 told = any(isinstance(each, LeaseLostError) for each in leaf_errors(error))
                 if not held.lost or told or only_cancelled(error):
                     raise
-                raise lost from error
+                raise lost from error  # noqa: ASYNC104  # a failure outweighs a cancellation
     finally:
         await _release(store, lease)  # noqa: ASYNC102  # shielded there, and bounded
     if held.lost and cut:

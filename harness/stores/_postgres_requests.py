@@ -236,7 +236,11 @@ class PostgresRequests:
                     return request
                 request = self._request(request.give_up_at)
             if request.number % _PRUNE == 0:
-                self._forget(connection)
+                try:
+                    self._forget(connection)
+                except psycopg.Error:
+                    # A request does not fail for it: what is left now is removed another time.
+                    connection.execute("ROLLBACK")
             self._once(connection, request, work)
             return request
 
@@ -265,18 +269,10 @@ class PostgresRequests:
         return bool(done)
 
     def _forget(self, connection: Connection) -> None:
-        """Remove some of the tokens that nobody will ask for any more.
-
-        It happens on the way to somebody's request, which does not fail for it: what could not be
-        removed now is removed another time.
-        """
-        try:
-            self._server.begin(connection)
-            connection.execute(statement(_FORGET, self._server.schema), [_KEEP])
-            connection.execute("COMMIT")
-        except psycopg.Error:
-            if connection.info.transaction_status != TransactionStatus.IDLE:
-                connection.execute("ROLLBACK")
+        """Remove some of the tokens that nobody will ask for any more."""
+        self._server.begin(connection)
+        connection.execute(statement(_FORGET, self._server.schema), [_KEEP])
+        connection.execute("COMMIT")
 
     def _request(self, give_up_at: float) -> _Request:
         number = next(self._numbers)

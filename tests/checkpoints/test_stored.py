@@ -292,10 +292,60 @@ async def test_a_store_that_cannot_be_reached_costs_the_lease_and_no_more(
     autojump_clock: MockClock,
 ) -> None:
     at = await world(seconds=20, store=_Unreachable)
-    with pytest.raises(LeaseLostError):
+    with pytest.raises(LeaseLostError) as caught:
         await run_stored(at.store, KEY, at.restore, owner="me", seconds=9)
+    assert error_text(caught.value.__cause__ or ValueError()) == "the database does not answer"
     assert trio.current_time() == 9
     assert [visit.end for visit in at.tool.visits] == ["cancelled"]
+
+
+@pytest.mark.rule("R-CKPT-20")
+async def test_a_lost_lease_is_told_whatever_else_fails_on_the_way_out(
+    autojump_clock: MockClock,
+) -> None:
+    at = await world(seconds=20, store=_Unreachable)
+
+    @asynccontextmanager
+    async def restore(checkpoint: Checkpoint, lease: RunLease) -> AsyncIterator[Restored]:
+        try:
+            async with at.restore(checkpoint, lease) as restored:
+                yield restored
+        finally:
+            raise ConnectionError("closing the sandbox failed")
+
+    with pytest.raises(LeaseLostError) as caught:
+        await run_stored(at.store, KEY, restore, owner="me", seconds=9)
+    assert isinstance(caught.value.__cause__, ConnectionError)
+
+
+@pytest.mark.rule("R-CKPT-20")
+async def test_a_leg_that_had_ended_when_its_lease_was_over_has_its_result(
+    autojump_clock: MockClock,
+) -> None:
+    class Slow(MemoryStore):
+        """A store whose last commit takes longer than the lease, and cannot be cut."""
+
+        async def commit_run(self, lease: RunLease, commit: Commit) -> None:
+            await super().commit_run(lease, commit)
+            if commit.head.status == "finished":
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(60)
+
+    at = await world(seconds=2, store=Slow)
+    ended = await run_stored(at.store, KEY, at.restore, owner="me", seconds=9)
+    assert ended.stop_reason == "done"
+    assert ended.checkpoint == await at.store.load_run(KEY)
+
+
+async def test_what_restore_opens_is_looked_at(autojump_clock: MockClock) -> None:
+    at = await world(seconds=2)
+
+    @asynccontextmanager
+    async def restore(checkpoint: Checkpoint, lease: RunLease) -> AsyncIterator[Restored]:
+        yield None  # type: ignore[misc]  # wrong on purpose
+
+    with pytest.raises(TypeError, match=r"^restore answered None, expected a Restored$"):
+        await run_stored(at.store, KEY, restore, owner="me", seconds=9)
 
 
 # -- giving back ---------------------------------------------------------------------------------

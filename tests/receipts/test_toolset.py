@@ -11,10 +11,16 @@ import trio
 from trio.testing import MockClock
 
 from harness._durable import ReceiptClaim, ReceiptKey, RunKey, RunLease
-from harness._errors import LeaseLostError, RecordError, StoreError, ToolDefinitionError
+from harness._errors import LeaseLostError, StoreError, ToolDefinitionError
 from harness._events import ReceiptAmbiguous
 from harness._json import JSON
-from harness._messages import Message, assistant_message, success_envelope, tool_message
+from harness._messages import (
+    Message,
+    assistant_message,
+    success_envelope,
+    tool_message,
+    user_message,
+)
 from harness._toolset import (
     CallContext,
     Effect,
@@ -27,6 +33,7 @@ from harness._toolset import (
     normalized,
 )
 from harness.checkpoints import create_checkpoint
+from harness.kernel import RunState
 from harness.receipts import (
     Claimed,
     ReceiptToolset,
@@ -41,10 +48,13 @@ from harness.testing import (
     FakeTool,
     counting_tool,
     failing_tool,
+    final_answer,
     held_tool,
+    run_harness,
     slow_tool,
     stubborn_tool,
     tool_call,
+    tool_call_turn,
 )
 from harness.tools import ToolList, define_tool
 from tests.receipts.working import (
@@ -595,24 +605,34 @@ BREAKS = [
     ("claim", OSError("not wrapped")),
     ("settle", StoreError("store.full", "full")),
     ("settle", OSError("not wrapped")),
-    ("renew", OSError("not wrapped")),
 ]
 
 
 @pytest.mark.parametrize(("method", "error"), BREAKS)
-async def test_a_failure_of_the_store_leaves_as_itself_and_is_fatal(
+async def test_a_failure_of_the_store_is_one_of_a_store_and_fatal(
     method: str, error: Exception, autojump_clock: MockClock
 ) -> None:
     store = Breaking(method, error)
     slow = slow_tool(5, "pay")
     toolset = receipted([slow], store)
-    with pytest.raises(type(error)) as caught:
+    with pytest.raises((StoreError, LeaseLostError)) as caught:
         await asking(PAY).of(toolset)
-    assert caught.value is error
-    assert toolset.fatal(error)
+    if isinstance(error, OSError):
+        assert (caught.value.code, caught.value.__cause__) == ("store.failed", error)
+    else:
+        assert caught.value is error
+    assert toolset.fatal(caught.value)
     assert not toolset.fatal(ValueError("another"))
     statuses = [each.status for each in await store.list_receipts(TENANT)]
     assert statuses == ([] if method == "claim" else ["running"])
+
+
+async def test_a_renewal_that_fails_is_tried_again_whatever_it_raises(
+    autojump_clock: MockClock,
+) -> None:
+    store = Breaking("renew", OSError("not wrapped"))
+    outcome = await asking(PAY).of(receipted([slow_tool(5, "pay")], store))
+    assert outcome.kind == "completed"
 
 
 async def test_an_error_of_the_tool_is_as_fatal_as_its_toolset_says() -> None:
@@ -621,12 +641,56 @@ async def test_an_error_of_the_tool_is_as_fatal_as_its_toolset_says() -> None:
             return isinstance(error, KeyError)
 
     toolset = receipted(Strict([raising("opaque")]), MemoryStore())
-    own = StoreError("store.full", "the tool's own database")
     assert toolset.fatal(KeyError())
-    assert not toolset.fatal(own)
     with pytest.raises(ValueError, match="middle") as caught:
         await asking(PAY).of(toolset)
     assert not toolset.fatal(caught.value)
+
+
+async def test_every_failure_of_a_store_is_fatal_however_many_there_are(
+    autojump_clock: MockClock,
+) -> None:
+    class Forgiving(ToolList):
+        def fatal(self, error: BaseException) -> bool:
+            return False
+
+    store = Breaking("settle", StoreError("store.full", "full"))
+    toolset = receipted(Forgiving([counting_tool("pay")]), store)
+    failed: list[str] = []
+
+    async def pays(number: int) -> None:
+        kit = run_harness(
+            [tool_call_turn([tool_call("pay")]), final_answer("Paid.")], tools=toolset
+        )
+        state = RunState(run_id=f"run_{number}", messages=[user_message("Pay.")])
+        with pytest.raises(StoreError):
+            await kit.run(state)
+        failed.append(state.run_id)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(40):
+            nursery.start_soon(pays, number)
+    assert len(failed) == 40
+
+
+async def test_a_store_that_answers_later_than_its_claims_last_is_given_up(
+    autojump_clock: MockClock,
+) -> None:
+    class Late(MemoryStore):
+        async def claim_receipt(
+            self, key: ReceiptKey, *, effect: Effect, owner: str, seconds: float,
+            run: RunLease | None = None,
+        ) -> Claimed:  # fmt: skip
+            claimed = await super().claim_receipt(
+                key, effect=effect, owner=owner, seconds=seconds, run=run
+            )
+            await trio.sleep(2 * seconds)
+            return claimed
+
+    called, tools = paying()
+    with pytest.raises(StoreError, match=r"^5 claims took longer than the 9 s that they last"):
+        await asking(PAY).of(receipted(tools, Late()))
+    assert called == []
 
 
 async def test_a_result_that_does_not_load_is_fatal() -> None:
@@ -642,7 +706,7 @@ async def test_a_result_that_does_not_load_is_fatal() -> None:
     with pytest.raises(ValueError, match="gone"):
         await asking(PAY).of(receipted([tool], store))
     toolset = receipted(tools, store)
-    with pytest.raises(RecordError) as caught:
+    with pytest.raises(StoreError, match="does not load") as caught:
         await asking(PAY).of(toolset)
     assert toolset.fatal(caught.value)
     assert called == []
