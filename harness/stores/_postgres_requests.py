@@ -219,7 +219,7 @@ class PostgresRequests:
             request = self._request(time.monotonic() + self._server.patience)
             for pause in itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1])):
                 try:
-                    request = self._try(request, work)
+                    self._try(request, work)
                     break
                 except psycopg.Error as error:
                     if not self._try_again(error, request, pause):
@@ -228,13 +228,17 @@ class PostgresRequests:
         answer: T = request.answer
         return answer
 
-    def _try(self, request: _Request, work: Work[Any]) -> _Request:
-        """Carry out a request, unless it turns out to have been; return the one that was."""
+    def _try(self, request: _Request, work: Work[Any]) -> None:
+        """Carry out a request, unless it turns out to have been.
+
+        One that will never be committed gets another token. It stays the same request, so that
+        what is in doubt of this try is known to the next one.
+        """
         with self._connection() as connection:
             if request.in_doubt:
                 if self._was_committed(connection, request):
-                    return request
-                request = self._request(request.give_up_at)
+                    return
+                request.number, request.token = self._next()
             if request.number % _PRUNE == 0:
                 try:
                     self._forget(connection)
@@ -242,7 +246,6 @@ class PostgresRequests:
                     # A request does not fail for it: what is left now is removed another time.
                     connection.execute("ROLLBACK")
             self._once(connection, request, work)
-            return request
 
     def _once(self, connection: Connection, request: _Request, work: Work[Any]) -> None:
         self._server.begin(connection)
@@ -275,8 +278,13 @@ class PostgresRequests:
         connection.execute("COMMIT")
 
     def _request(self, give_up_at: float) -> _Request:
+        number, token = self._next()
+        return _Request(number, give_up_at, token)
+
+    def _next(self) -> tuple[int, uuid.UUID]:
+        """Return a number that no request has had, and the token that is made of it."""
         number = next(self._numbers)
-        return _Request(number, give_up_at, uuid.UUID(bytes=self._origin + number.to_bytes(8)))
+        return number, uuid.UUID(bytes=self._origin + number.to_bytes(8))
 
     def _try_again(self, error: psycopg.Error, request: _Request, pause: float) -> bool:
         state = error.sqlstate or ""

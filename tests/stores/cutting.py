@@ -12,8 +12,9 @@ from urllib.parse import quote
 
 from psycopg.conninfo import conninfo_to_dict
 
-When: TypeAlias = Literal["before", "meanwhile", "after"]
-"""The server never hears of the end; it hears, and the line is cut at once; it has answered."""
+When: TypeAlias = Literal["before", "meanwhile", "after", "never"]
+"""The server never hears of the end; it hears, and the line is cut at once; it has answered. Or
+the line is not cut at all."""
 
 _END: Final = b"COMMIT\x00"
 _NAME: Final = ".s.PGSQL.5432"
@@ -62,6 +63,8 @@ class Line:
         with suppress(OSError):
             while received := client.recv(1 << 16):
                 when = self.cuts.pop(0) if self.cuts and _END in received else None
+                if when == "never":
+                    when = None
                 if when == "before":
                     break
                 if when == "after":

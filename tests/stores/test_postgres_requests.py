@@ -74,6 +74,9 @@ CUTS: Final[list[list[When]]] = [
     ["after", "after"],  # the second meets the question what came of the first
     ["before", "after"],
     ["before", "before", "meanwhile"],
+    ["before", "never", "before"],  # the second try of the request itself is cut
+    ["before", "never", "meanwhile"],
+    ["before", "never", "after"],
 ]
 
 
