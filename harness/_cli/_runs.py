@@ -172,11 +172,7 @@ def _questions(checkpoint: Checkpoint) -> Sequence[tuple[str, str]]:
     pause = checkpoint.head.pause
     if pause is None:
         return ()
-    return [
-        (call_id, shortened(suspend.question))
-        for call_id, suspend in pause.suspends.items()
-        if suspend.kind == "answer" and call_id not in pause.replies
-    ]
+    return [(call_id, shortened(asked.question)) for call_id, asked in pause.questions.items()]
 
 
 async def _fork(store: Store, options: argparse.Namespace) -> Sequence[str]:

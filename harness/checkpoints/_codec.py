@@ -143,8 +143,7 @@ def status_of_pause(pause: Pause | None) -> CheckpointStatus | None:
     """Return what a run with this pause waits for; None if it has none."""
     if pause is None:
         return None
-    asked = [call_id for call_id, each in pause.suspends.items() if each.kind == "answer"]
-    if any(call_id not in pause.replies for call_id in asked):
+    if pause.questions:
         return "waiting_for_reply"
     return "ready" if pause.open else "waiting_for_wake"
 

@@ -95,14 +95,7 @@ def ask_for_child(agent: str, child: Checkpoint) -> Suspend:
     pause = child.head.pause
     if pause is None:
         raise ValueError(f"run {child.run_id!r} waits for nothing, expected a question or a wake")
-    call_id = next(
-        (
-            call_id
-            for call_id, each in pause.suspends.items()
-            if each.kind == "answer" and call_id not in pause.replies
-        ),
-        None,
-    )
+    call_id = next(iter(pause.questions), None)
     if call_id is not None:
         question = pause.suspends[call_id].question
     else:

@@ -69,6 +69,15 @@ class Pause:
     admitted: bool = True
     """False while the batch's admission is still asking, so nothing of it has started."""
 
+    @property
+    def questions(self) -> dict[str, Suspend]:
+        """What was asked and has no reply yet, by call id, in the order of the calls."""
+        return {
+            call_id: suspend
+            for call_id, suspend in self.suspends.items()
+            if suspend.kind == "answer" and call_id not in self.replies
+        }
+
 
 @attrs.define(kw_only=True, getstate_setstate=False)
 class RunState:
@@ -129,9 +138,9 @@ class RunState:
             ReplyError: the call asks nothing, or has its answer already.
             NotJSONError: *value* is not JSON, and the answer is stored with the run.
         """
-        waiting = self._waiting()
-        if call_id not in waiting or self.pause is None:
-            raise ReplyError(call_id, open_calls=waiting)
+        questions = {} if self.pause is None else self.pause.questions
+        if call_id not in questions or self.pause is None:
+            raise ReplyError(call_id, open_calls=tuple(questions))
         check_json(value, room=ROOM)
         self.pause.replies[call_id] = Reply(value=value)
 
@@ -139,15 +148,6 @@ class RunState:
         """Return the calls that have no result and are not open either: a journal refused."""
         opened = () if self.pause is None else self.pause.open
         return tuple(each for each in unanswered_call_ids(self.messages) if each not in opened)
-
-    def _waiting(self) -> tuple[str, ...]:
-        if self.pause is None:
-            return ()
-        return tuple(
-            call_id
-            for call_id, suspend in self.pause.suspends.items()
-            if suspend.kind == "answer" and call_id not in self.pause.replies
-        )
 
 
 @attrs.frozen(kw_only=True)

@@ -170,6 +170,7 @@ def with_revision(
 def listed_run(key: RunKey, record: RunRecord, head: CheckpointHead, *, now: float) -> StoredRun:
     """Return what a listing shows of a run."""
     used = head.position.usage
+    asked = () if head.pause is None else head.pause.questions.values()
     return StoredRun(
         key=key,
         revision=record.revision,
@@ -182,20 +183,9 @@ def listed_run(key: RunKey, record: RunRecord, head: CheckpointHead, *, now: flo
             output=used.output,
             cost_cents=used.cost_cents,
         ),
-        questions=_open_questions(head),
+        questions=tuple(each.question for each in asked),
         owner=record.owner if _live(record, now) else None,
         changed_at=_date(record.changed_at),
-    )
-
-
-def _open_questions(head: CheckpointHead) -> tuple[str, ...]:
-    pause = head.pause
-    if pause is None:
-        return ()
-    return tuple(
-        suspend.question
-        for call_id, suspend in pause.suspends.items()
-        if suspend.kind == "answer" and call_id not in pause.replies
     )
 
 
