@@ -17,22 +17,25 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from harness._errors import NotJSONError
+from harness._errors import NotJSONError, RecordError
 
 __all__ = [
     "JSON",
     "ROOM",
     "canonical_text",
     "check_json",
+    "converted",
     "decode",
     "digest",
     "encode",
     "encode_text",
 ]
+
+T = TypeVar("T")
 
 JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | None"
 """What `decode` returns and `encode` accepts: exact types, string keys, finite numbers."""
@@ -80,6 +83,19 @@ def decode(text: str | bytes) -> JSON:
     if len(text) > 2 * _DEPTH:  # a shorter one has no room for brackets that deep
         check_depth(value)
     return value
+
+
+def converted(value: object, kind: type[T]) -> T:
+    """Return the *kind* that the JSON value *value* stands for.
+
+    Raises:
+        RecordError: it stands for none; the error has the path of the field.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at ")
+        raise RecordError(reason, path=path.strip("`")) from None
 
 
 def check_depth(value: JSON) -> None:

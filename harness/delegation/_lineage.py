@@ -21,7 +21,7 @@ import msgspec
 from harness._arguments import call_digest
 from harness._chain import ChainRef
 from harness._errors import RecordError
-from harness._json import JSON, digest
+from harness._json import JSON, converted, digest
 from harness._toolset import Batch, ToolCall
 from harness.transcript import calls_in
 
@@ -98,8 +98,8 @@ def chain_from_json(value: object) -> ChainRef:
     Raises:
         RecordError: it is no such object, or its fields do not fit together; it has the path.
     """
+    stored = converted(value, _Chain)
     try:
-        stored = msgspec.convert(value, _Chain)
         return _checked(
             ChainRef(
                 root_run_id=stored.root_run_id,
@@ -109,9 +109,6 @@ def chain_from_json(value: object) -> ChainRef:
                 path=tuple(stored.path),
             )
         )
-    except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at ")
-        raise RecordError(reason, path=path.strip("`")) from None
     except ValueError as error:
         raise RecordError(str(error)) from None
 

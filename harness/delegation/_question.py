@@ -23,7 +23,7 @@ import attrs
 import msgspec
 
 from harness._errors import RecordError
-from harness._json import JSON
+from harness._json import JSON, converted
 from harness._toolset import Suspend
 from harness.checkpoints import (
     Checkpoint,
@@ -118,11 +118,7 @@ def paused_child(payload: JSON) -> PausedChild:
     Raises:
         RecordError: it holds no child, or one that does not load.
     """
-    try:
-        stored = msgspec.convert(payload, _Paused)
-    except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at ")
-        raise RecordError(reason, path=path.strip("`")) from None
+    stored = converted(payload, _Paused)
     child = checkpoint_from_json(cast(JSON, stored.checkpoint))
     pause = child.head.pause
     if pause is None or (stored.call_id is not None and stored.call_id not in pause.suspends):

@@ -19,7 +19,7 @@ import attrs
 import msgspec
 
 from harness._errors import NotJSONError, RecordError
-from harness._json import JSON, check_json, decode
+from harness._json import JSON, check_json, converted, decode
 from harness._messages import EXTRA_KEY, FailureKind, OutcomeKind, success_envelope
 from harness._toolset import Outcome, Suspend
 from harness.receipts._store import Settlement
@@ -112,8 +112,8 @@ def outcome_of_result(result: JSON) -> Outcome:
     """
     if not (isinstance(result, dict) and EXTRA_KEY in result):
         return Outcome.completed(result)
+    record = converted(result, dict[str, _Outcome])[EXTRA_KEY]
     try:
-        record = msgspec.convert(result, dict[str, _Outcome])[EXTRA_KEY]
         return Outcome(
             kind=record.kind,
             data=record.data,
@@ -125,9 +125,6 @@ def outcome_of_result(result: JSON) -> Outcome:
             compact=record.compact,
             suspend=None if record.suspend is None else _live_suspend(record.suspend),
         )
-    except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at ")
-        raise RecordError(reason, path=path.strip("`")) from None
     except ValueError as error:
         raise RecordError(str(error), path=f"$.{EXTRA_KEY}") from None
 
