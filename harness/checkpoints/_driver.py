@@ -224,15 +224,12 @@ async def run_stored(
 
     One that waits or is finished asks nobody anything, and returns at once.
     """
-    ended: CheckpointedRun | None = None
     async with _held(store, key, owner, seconds) as (lease, checkpoint):
         if checkpoint.status != "ready":
             return _not_run(checkpoint)
         async with _opened_stored(store, lease, checkpoint, restore, leg) as (run, commits):
             await run.wait()
-        ended = _ended(run, commits)
-    assert ended is not None, "a block that was cut has raised"
-    return ended
+        return _ended(run, commits)
 
 
 @asynccontextmanager
@@ -305,14 +302,10 @@ async def apply_stored_input(
         CheckpointInputError: it takes no such input now; nothing was stored.
         LeaseLostError, StaleRevisionError: it took so long that another has been faster.
     """
-    lease = await store.acquire_run(key, owner=owner, seconds=_INPUT)
-    try:
-        before = await store.load_run(key)
+    async with _held(store, key, owner, _INPUT) as (lease, before):
         after = apply_checkpoint_input(before, given)
         await store.commit_run(lease, before.commit_to(after))
-    finally:
-        await _release(store, lease)  # noqa: ASYNC102  # shielded there, and bounded
-    return after
+        return after
 
 
 async def fork_stored(
