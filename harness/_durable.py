@@ -12,18 +12,25 @@ import attrs
 
 from harness._bounds import check_count, check_seconds
 
-__all__ = ["ReceiptClaim", "ReceiptKey", "RunKey", "RunLease"]
+__all__ = ["ReceiptClaim", "ReceiptKey", "RunKey", "RunLease", "check_name"]
 
 _MOST = 2**63 - 1
 """The largest number that every database can keep."""
 
 
-def _check_text(instance: object, field: attrs.Attribute[str], value: object) -> None:
-    """Refuse what some database would not take as a name."""
+def check_name(name: str, value: object) -> None:
+    """Return if *value* is a text that every database takes as a name.
+
+    Raises:
+        ValueError: it is none; the error calls it *name*.
+    """
     if not isinstance(value, str) or not value or "\x00" in value or not _is_unicode(value):
-        name = f"{type(instance).__name__}.{field.name}"
         what = "a text that is not empty, without NUL and lone surrogates"
         raise ValueError(f"{name} is {value!r}, expected {what}")
+
+
+def _check_text(instance: object, field: attrs.Attribute[str], value: object) -> None:
+    check_name(f"{type(instance).__name__}.{field.name}", value)
 
 
 def _is_unicode(value: str) -> bool:

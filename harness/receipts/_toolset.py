@@ -28,7 +28,7 @@ import trio
 
 from harness._arguments import Parsed, parse_tool_call_arguments
 from harness._bounds import check_seconds
-from harness._durable import ReceiptClaim, ReceiptKey, RunKey, RunLease
+from harness._durable import ReceiptClaim, ReceiptKey, RunLease, check_name
 from harness._errors import LeaseLostError, RecordError, StoreError, loses_track, shown
 from harness._events import ReceiptAmbiguous
 from harness._ids import IdSource, random_id
@@ -115,14 +115,16 @@ def with_receipts(
         ToolDefinitionError: something in *tools* is no tool, or two have one name.
     """
     check_seconds("seconds", seconds, zero=False)
-    key = RunKey(tenant=tenant, run_id="any" if run_id is None else run_id)
+    check_name("tenant", tenant)
+    if run_id is not None:
+        check_name("run_id", run_id)
     if lease is not None and lease.key.tenant != tenant:
         other = lease.key.tenant
         raise ValueError(f"the lease is of the tenant {other!r}, expected {tenant!r}")
     return ReceiptToolset(
         toolset=as_toolset(tools),
         store=store,
-        tenant=key.tenant,
+        tenant=tenant,
         run_id=run_id,
         lease=lease,
         seconds=seconds,
@@ -160,7 +162,7 @@ class ReceiptToolset(ForwardingToolset):
         if isinstance(normal, Outcome):
             return normal
         key = self._key(normal, context.batch)
-        wait, too_slow = _FIRST_WAIT, 0
+        longest, too_slow = _FIRST_WAIT, 0
         while True:
             began = trio.current_time()
             claimed = await self._own(
@@ -172,14 +174,14 @@ class ReceiptToolset(ForwardingToolset):
                     run=self._lease,
                 )
             )
+            wait = longest
             match claimed.action:
                 case "replay":
                     return self._replayed(claimed)
                 case "ambiguous":
                     return _tell_ambiguous(key, claimed, context)
                 case "wait":
-                    await trio.sleep(min(max(claimed.seconds_left, _FIRST_WAIT), wait))
-                    wait = min(2 * wait, _LONGEST_WAIT)
+                    wait = min(max(claimed.seconds_left, _FIRST_WAIT), longest)
                 case "execute":
                     outcome = await self._carry_out(claimed, normal, context, began)
                     if outcome is not None:
@@ -187,10 +189,10 @@ class ReceiptToolset(ForwardingToolset):
                     too_slow += 1
                     if too_slow == _PATIENCE:
                         raise self._too_slow()
-                    await trio.sleep(wait)
-                    wait = min(2 * wait, _LONGEST_WAIT)
                 case _:
                     assert_never(claimed.action)
+            await trio.sleep(wait)
+            longest = min(2 * longest, _LONGEST_WAIT)
 
     def fatal(self, error: BaseException) -> bool:
         """Whether *error* is one of a store, or ends the run for the toolset."""

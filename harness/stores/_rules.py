@@ -18,7 +18,7 @@ from typing import Final, get_args
 import attrs
 
 from harness._bounds import check_count
-from harness._durable import ReceiptClaim, ReceiptKey, RunKey, RunLease
+from harness._durable import ReceiptClaim, ReceiptKey, RunKey, RunLease, check_name
 from harness._errors import LeaseLostError, ReceiptStateError, RunBusyError, StaleRevisionError
 from harness._json import decode
 from harness._toolset import Effect
@@ -93,7 +93,7 @@ class ReceiptRecord:
 
 def check_tenant(tenant: str) -> None:
     """Refuse the name of a tenant that no run can be of."""
-    RunKey(tenant=tenant, run_id="any")
+    check_name("tenant", tenant)
 
 
 def check_head(key: RunKey, head: CheckpointHead) -> None:

@@ -676,20 +676,9 @@ async def test_every_failure_of_a_store_is_fatal_however_many_there_are(
 async def test_a_store_that_answers_later_than_its_claims_last_is_given_up(
     autojump_clock: MockClock,
 ) -> None:
-    class Late(MemoryStore):
-        async def claim_receipt(
-            self, key: ReceiptKey, *, effect: Effect, owner: str, seconds: float,
-            run: RunLease | None = None,
-        ) -> Claimed:  # fmt: skip
-            claimed = await super().claim_receipt(
-                key, effect=effect, owner=owner, seconds=seconds, run=run
-            )
-            await trio.sleep(2 * seconds)
-            return claimed
-
     called, tools = paying()
     with pytest.raises(StoreError, match=r"^5 claims took longer than the 9 s that they last"):
-        await asking(PAY).of(receipted(tools, Late()))
+        await asking(PAY).of(receipted(tools, SlowStore(after=18)))
     assert called == []
 
 
