@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -34,9 +34,19 @@ from harness.stores import _rules
 from harness.stores._bodies import dump_messages, load_messages
 from harness.stores._rules import ReceiptRecord, RunRecord
 
-__all__ = ["DatabaseStore", "Lock", "Revision", "Rows", "Work", "settle_locked"]
+__all__ = [
+    "DatabaseStore",
+    "Lock",
+    "Revision",
+    "Rows",
+    "Work",
+    "from_row",
+    "settle_locked",
+    "to_row",
+]
 
 T = TypeVar("T")
+RecordT = TypeVar("RecordT", RunRecord, ReceiptRecord, ReceiptKey)
 
 Lock: TypeAlias = Literal["none", "share", "write"]
 """Whether a row that is read may be changed by others before the transaction ends; ``share``
@@ -114,6 +124,17 @@ class Rows(Protocol):
     ) -> Iterable[tuple[ReceiptKey, ReceiptRecord]]:
         """Return the receipts of a tenant, oldest first."""
         ...
+
+
+def to_row(record: RunRecord | ReceiptRecord | ReceiptKey) -> tuple[Any, ...]:
+    """Return the fields of *record*: every table has them as columns in this order."""
+    return attrs.astuple(record, recurse=False)
+
+
+def from_row(kind: type[RecordT], values: Iterable[Any]) -> RecordT:
+    """Return the *kind* whose fields are *values*, as `to_row` has made them."""
+    names = (field.name for field in attrs.fields(kind))
+    return kind(**dict(zip(names, values, strict=True)))
 
 
 Work: TypeAlias = Callable[[Rows], T]

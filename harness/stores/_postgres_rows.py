@@ -24,7 +24,7 @@ from harness._durable import ReceiptKey, RunKey
 from harness._errors import StoreError
 from harness.checkpoints import CheckpointStatus
 from harness.receipts import ReceiptStatus
-from harness.stores._database import Lock, Revision
+from harness.stores._database import Lock, Revision, from_row, to_row
 from harness.stores._rules import ReceiptRecord, RunRecord
 
 __all__ = ["PostgresRows", "statement"]
@@ -33,6 +33,8 @@ _NOW: Final = "extract(epoch FROM clock_timestamp())::float8"
 _RUN: Final = "revision, status, messages, changed_at, fence, owner, lease_until"
 _RECEIPT: Final = "status, attempt, owner, effect, lease_until, changed_at, result"
 _CALL: Final = "tenant, run_id, tool, args_hash, occurrence"
+_KEY: Final = 5
+"""How many columns that are."""
 _OF_RUN: Final = "tenant = %s AND run_id = %s"
 _OF_CALL: Final = f"{_OF_RUN} AND tool = %s AND args_hash = %s AND occurrence = %s"
 _LOCKS: Final[dict[Lock, str]] = {"none": "", "share": " FOR SHARE", "write": " FOR UPDATE"}
@@ -129,15 +131,15 @@ class PostgresRows:
     def find_run(self, key: RunKey, lock: Lock = "none") -> RunRecord | None:
         """Return what is stored of a run, besides its heads and messages."""
         row = self._find(_FIND_RUN[lock], key.tenant, key.run_id)
-        return None if row is None else _run_record(row)
+        return None if row is None else from_row(RunRecord, row)
 
     def add_run(self, key: RunKey, record: RunRecord) -> bool:
         """Store a new run; False, and nothing is written, if there is one."""
-        return self._write(_ADD_RUN, *_run_values(record), key.tenant, key.run_id) == 1
+        return self._write(_ADD_RUN, *to_row(record), key.tenant, key.run_id) == 1
 
     def put_run(self, key: RunKey, record: RunRecord) -> None:
         """Store what is known of a run that is locked."""
-        self._write(_PUT_RUN, *_run_values(record), key.tenant, key.run_id)
+        self._write(_PUT_RUN, *to_row(record), key.tenant, key.run_id)
 
     def list_runs(
         self, tenant: str, status: CheckpointStatus | None
@@ -149,7 +151,7 @@ class PostgresRows:
             key = RunKey(tenant=of_tenant, run_id=run_id)
             if head is None:
                 raise self.missing_head(key)
-            yield key, _run_record(values), head
+            yield key, from_row(RunRecord, values), head
 
     def add_revision(self, key: RunKey, revision: Revision) -> None:
         """Store a revision of a run that is locked, or new."""
@@ -188,31 +190,24 @@ class PostgresRows:
 
     def find_receipt(self, key: ReceiptKey, lock: Lock = "none") -> ReceiptRecord | None:
         """Return what is stored of a call."""
-        row = self._find(_FIND_RECEIPT[lock], *_call_values(key))
-        return None if row is None else _receipt_record(row)
+        row = self._find(_FIND_RECEIPT[lock], *to_row(key))
+        return None if row is None else from_row(ReceiptRecord, row)
 
     def add_receipt(self, key: ReceiptKey, record: ReceiptRecord) -> bool:
         """Store a new receipt; False, and nothing is written, if there is one."""
-        return self._write(_ADD_RECEIPT, *_receipt_values(record), *_call_values(key)) == 1
+        return self._write(_ADD_RECEIPT, *to_row(record), *to_row(key)) == 1
 
     def put_receipt(self, key: ReceiptKey, record: ReceiptRecord) -> None:
         """Store what is known of a receipt that is locked."""
-        self._write(_PUT_RECEIPT, *_receipt_values(record), *_call_values(key))
+        self._write(_PUT_RECEIPT, *to_row(record), *to_row(key))
 
     def list_receipts(
         self, tenant: str, run_id: str | None, status: ReceiptStatus | None
     ) -> Iterator[tuple[ReceiptKey, ReceiptRecord]]:
         """Yield the receipts of a tenant, oldest first."""
         rows = self._list(_LIST_RECEIPTS, tenant=tenant, run_id=run_id, status=status)
-        for of_tenant, of_run, tool, args_hash, occurrence, *values in rows:
-            key = ReceiptKey(
-                tenant=of_tenant,
-                run_id=of_run,
-                tool=tool,
-                args_hash=args_hash,
-                occurrence=occurrence,
-            )
-            yield key, _receipt_record(values)
+        for row in rows:
+            yield from_row(ReceiptKey, row[:_KEY]), from_row(ReceiptRecord, row[_KEY:])
 
     # -- both ----------------------------------------------------------------------------------
 
@@ -242,57 +237,3 @@ class PostgresRows:
     def _damaged(self, what: str) -> StoreError:
         reason = f"the store in schema {self._schema!r} is damaged: it lacks {what}"
         return StoreError("store.corrupt", reason)
-
-
-def _run_values(record: RunRecord) -> tuple[object, ...]:
-    return (
-        record.revision,
-        record.status,
-        record.messages,
-        record.changed_at,
-        record.fence,
-        record.owner,
-        record.lease_until,
-    )
-
-
-def _run_record(row: Sequence[Any]) -> RunRecord:
-    revision, status, messages, changed_at, fence, owner, lease_until = row
-    return RunRecord(
-        revision=revision,
-        status=status,
-        messages=messages,
-        changed_at=changed_at,
-        fence=fence,
-        owner=owner,
-        lease_until=lease_until,
-    )
-
-
-def _call_values(key: ReceiptKey) -> tuple[object, ...]:
-    return key.tenant, key.run_id, key.tool, key.args_hash, key.occurrence
-
-
-def _receipt_values(record: ReceiptRecord) -> tuple[object, ...]:
-    return (
-        record.status,
-        record.attempt,
-        record.owner,
-        record.effect,
-        record.lease_until,
-        record.changed_at,
-        record.result,
-    )
-
-
-def _receipt_record(row: Sequence[Any]) -> ReceiptRecord:
-    status, attempt, owner, effect, lease_until, changed_at, result = row
-    return ReceiptRecord(
-        status=status,
-        attempt=attempt,
-        owner=owner,
-        effect=effect,
-        lease_until=lease_until,
-        changed_at=changed_at,
-        result=result,
-    )

@@ -14,6 +14,7 @@ import psycopg
 from psycopg import sql
 
 from harness._errors import StoreError
+from harness.stores._rules import check_version
 
 __all__ = ["SCHEMA_VERSION", "open_schema"]
 
@@ -148,13 +149,7 @@ def _version(connection: psycopg.Connection[Any], schema: str, where: str) -> in
         names = [application for application, _ in rows]
         reason = f"{where} says that it belongs to {names}, expected [{_APPLICATION!r}]"
         raise StoreError("store.foreign", reason)
-    version: int = rows[0][1]
-    if version > SCHEMA_VERSION:
-        reason = f"{where} is of version {version}, expected at most {SCHEMA_VERSION}"
-        raise StoreError("store.newer", reason)
-    if version < 1:
-        raise StoreError("store.corrupt", f"{where} is of version {version}, expected 1")
-    return version
+    return check_version(rows[0][1], newest=SCHEMA_VERSION, where=where)
 
 
 def _expected() -> set[tuple[str, str, str]]:

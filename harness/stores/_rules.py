@@ -19,7 +19,13 @@ import attrs
 
 from harness._bounds import check_count
 from harness._durable import ReceiptClaim, ReceiptKey, RunKey, RunLease, check_name
-from harness._errors import LeaseLostError, ReceiptStateError, RunBusyError, StaleRevisionError
+from harness._errors import (
+    LeaseLostError,
+    ReceiptStateError,
+    RunBusyError,
+    StaleRevisionError,
+    StoreError,
+)
 from harness._json import decode
 from harness._toolset import Effect
 from harness._usage import Usage
@@ -42,6 +48,7 @@ __all__ = [
     "check_head",
     "check_settlement",
     "check_tenant",
+    "check_version",
     "claimed",
     "held",
     "is_held",
@@ -60,7 +67,7 @@ NOBODY: Final = ""
 
 @attrs.frozen(kw_only=True)
 class RunRecord:
-    """A run as a store keeps it, besides its heads and messages."""
+    """A run as a store keeps it, besides its heads and messages; tables have it field by field."""
 
     revision: int
     status: CheckpointStatus
@@ -75,7 +82,7 @@ class RunRecord:
 
 @attrs.frozen(kw_only=True)
 class ReceiptRecord:
-    """A receipt as a store keeps it."""
+    """A receipt as a store keeps it; tables have it field by field."""
 
     status: ReceiptStatus
     attempt: int
@@ -89,6 +96,20 @@ class ReceiptRecord:
 
 
 # -- runs --------------------------------------------------------------------------------------
+
+
+def check_version(version: int, *, newest: int, where: str) -> int:
+    """Return the version of what is stored *where*, if it is one that is known here.
+
+    Raises:
+        StoreError: it is a later one, or none.
+    """
+    if version > newest:
+        reason = f"{where} is of version {version}, expected at most {newest}"
+        raise StoreError("store.newer", reason)
+    if version < 1:
+        raise StoreError("store.corrupt", f"{where} is of version {version}, expected 1")
+    return version
 
 
 def check_tenant(tenant: str) -> None:

@@ -19,6 +19,7 @@ from typing import Final
 import attrs
 
 from harness._errors import StoreError
+from harness.stores._rules import check_version
 from harness.stores._sqlite_failures import store_error
 from harness.stores._sqlite_rows import check_every_row
 
@@ -219,12 +220,7 @@ class SQLiteFile:
         if application != APPLICATION_ID:
             reason = f"{where} has the application id {application:#x}, expected one of ours"
             raise StoreError("store.foreign", reason)
-        if version > SCHEMA_VERSION:
-            reason = f"{where} is of version {version}, expected at most {SCHEMA_VERSION}"
-            raise StoreError("store.newer", reason)
-        if version < 1:
-            raise StoreError("store.corrupt", f"{where} is of version {version}, expected 1")
-        return version
+        return check_version(version, newest=SCHEMA_VERSION, where=where)
 
     def _keep_a_log(self, connection: sqlite3.Connection) -> None:
         """Switch the file to a write-ahead log: readers and the writer are in nobody's way."""

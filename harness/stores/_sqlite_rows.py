@@ -22,7 +22,7 @@ import attrs
 from harness._durable import ReceiptKey, RunKey
 from harness.checkpoints import CheckpointStatus
 from harness.receipts import ReceiptStatus
-from harness.stores._database import Lock, Revision
+from harness.stores._database import Lock, Revision, from_row, to_row
 from harness.stores._rules import ReceiptRecord, RunRecord
 
 __all__ = ["SQLiteRows", "check_every_row"]
@@ -39,6 +39,8 @@ _COLUMNS: Final = {
     ),
 }
 """What of each table is under the seal; what comes last is long, or empty."""
+_KEY: Final = 5
+"""How many columns are the key of a receipt."""
 _SELECT: Final = {
     table: f"SELECT {columns}, seal FROM {table} WHERE " for table, columns in _COLUMNS.items()
 }
@@ -115,17 +117,7 @@ class SQLiteRows:
 
     def put_run(self, key: RunKey, record: RunRecord) -> None:
         """Store what is known of a run, in the place of what was stored before."""
-        values = (
-            key.tenant,
-            key.run_id,
-            record.revision,
-            record.status,
-            record.messages,
-            record.changed_at,
-            record.fence,
-            record.owner,
-            record.lease_until,
-        )
+        values = (key.tenant, key.run_id, *to_row(record))
         self.connection.execute(_PUT_RUN, (*values, _seal("runs", values, b"")))
 
     def list_runs(
@@ -176,7 +168,7 @@ class SQLiteRows:
 
     def find_receipt(self, key: ReceiptKey, lock: Lock = "none") -> ReceiptRecord | None:
         """Return what is stored of a call."""
-        row = self._find("receipts", _OF_CALL, *_call_values(key))
+        row = self._find("receipts", _OF_CALL, *to_row(key))
         return None if row is None else _receipt(row)[1]
 
     def add_receipt(self, key: ReceiptKey, record: ReceiptRecord) -> bool:
@@ -188,17 +180,9 @@ class SQLiteRows:
 
     def put_receipt(self, key: ReceiptKey, record: ReceiptRecord) -> None:
         """Store what is known of a call, in the place of what was stored before."""
-        values = (
-            *_call_values(key),
-            record.status,
-            record.attempt,
-            record.owner,
-            record.effect,
-            record.lease_until,
-            record.changed_at,
-        )
-        seal = _seal("receipts", values, record.result)
-        self.connection.execute(_PUT_RECEIPT, (*values, record.result, seal))
+        *values, result = (*to_row(key), *to_row(record))
+        seal = _seal("receipts", tuple(values), result)
+        self.connection.execute(_PUT_RECEIPT, (*values, result, seal))
 
     def list_receipts(
         self, tenant: str, run_id: str | None, status: ReceiptStatus | None
@@ -238,36 +222,10 @@ def check_every_row(connection: sqlite3.Connection) -> None:
 
 
 def _run(row: tuple[Any, ...]) -> tuple[RunKey, RunRecord]:
-    tenant, run_id, revision, status, messages, at, fence, owner, until, _ = _unsealed("runs", row)
-    record = RunRecord(
-        revision=revision,
-        status=status,
-        messages=messages,
-        changed_at=at,
-        fence=fence,
-        owner=owner,
-        lease_until=until,
-    )
-    return RunKey(tenant=tenant, run_id=run_id), record
-
-
-def _call_values(key: ReceiptKey) -> tuple[str, str, str, str, int]:
-    return key.tenant, key.run_id, key.tool, key.args_hash, key.occurrence
+    tenant, run_id, *values, _ = _unsealed("runs", row)
+    return RunKey(tenant=tenant, run_id=run_id), from_row(RunRecord, values)
 
 
 def _receipt(row: tuple[Any, ...]) -> tuple[ReceiptKey, ReceiptRecord]:
-    tenant, run_id, tool, args_hash, occurrence, *values = _unsealed("receipts", row)
-    status, attempt, owner, effect, until, at, result = values
-    key = ReceiptKey(
-        tenant=tenant, run_id=run_id, tool=tool, args_hash=args_hash, occurrence=occurrence
-    )
-    record = ReceiptRecord(
-        status=status,
-        attempt=attempt,
-        owner=owner,
-        effect=effect,
-        lease_until=until,
-        changed_at=at,
-        result=result,
-    )
-    return key, record
+    values = _unsealed("receipts", row)
+    return from_row(ReceiptKey, values[:_KEY]), from_row(ReceiptRecord, values[_KEY:])
