@@ -7,33 +7,11 @@ import psycopg
 import trio
 
 import harness
-from harness._durable import ReceiptKey, RunKey
 from harness._toolset import CallContext
 from harness.receipts import ReceiptToolset, with_receipts
 from harness.stores import PostgresStore, open_postgres_store
 from harness.testing import final_answer, scripted_model, tool_call, tool_call_turn
-from tests.stores.conformance import a_checkpoint, a_commit, a_head
-
-
-async def commit(store: PostgresStore, run_id: str) -> None:
-    """Commit and claim until killed, and tell what it was told."""
-    key = RunKey(tenant="tenant", run_id=run_id)
-    await store.create_run(key, a_checkpoint(head=a_head(run_id=run_id)))
-    lease = await store.acquire_run(key, owner=run_id, seconds=60)
-    for revision in range(1, 10_000):
-        commit = a_commit(revision, revision - 1, f"{revision} " * 300, run_id=run_id)
-        await store.commit_run(lease, commit)
-        print("committed", revision, flush=True)
-        call = ReceiptKey(
-            tenant="tenant", run_id=run_id, tool="t", args_hash="h", occurrence=revision
-        )
-        claimed = await store.claim_receipt(
-            call, effect="opaque", owner=run_id, seconds=60, run=lease
-        )
-        assert claimed.claim is not None
-        print("claimed", revision, flush=True)
-        await store.settle_receipt(claimed.claim, "completed", revision)
-        print("settled", revision, flush=True)
+from tests.stores.killed import commit_until_killed
 
 
 def paying(store: PostgresStore, url: str, *, then: Callable[[str], object]) -> ReceiptToolset:
@@ -71,7 +49,7 @@ async def main(*args: str) -> None:
         if what == "pay":
             await run_to_its_end(paying(store, url, then=tell_and_wait))
         else:
-            await commit(store, what)
+            await commit_until_killed(store, what)
 
 
 if __name__ == "__main__":

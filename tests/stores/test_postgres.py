@@ -26,6 +26,7 @@ from harness._toolset import Outcome, Suspend
 from harness.stores import PostgresStore, open_postgres_store
 from scripts.postgres_server import PostgresServer, running_postgres
 from tests.stores.conformance import CALL, KEY, Store, a_checkpoint, a_commit, a_head, texts
+from tests.stores.killed import check_what_a_killed_worker_was_told
 from tests.stores.postgres_worker import paying, run_to_its_end
 
 ROOT: Final = Path(__file__).parent.parent.parent
@@ -393,28 +394,9 @@ def test_what_a_killed_worker_was_told_is_there(postgres_url: str) -> None:
     for round_number in range(4):
         run_id = f"run {round_number}"
         with _worker(postgres_url, run_id) as worker:
-            assert worker.stdout is not None
-            told = "".join(worker.stdout.readline() for _ in range(20 + 7 * round_number))
-            time.sleep(0.003 * round_number)
-            worker.send_signal(signal.SIGKILL)
-            told += worker.communicate()[0]
-        whole_lines, _, _ = told.rpartition("\n")
-        lines = [line.split() for line in whole_lines.splitlines()]
-        trio.run(_look_after_a_crash, postgres_url, run_id, lines)
-
-
-async def _look_after_a_crash(url: str, run_id: str, told: list[list[str]]) -> None:
-    last = {word: int(number) for word, number in told}
-    async with open_postgres_store(url) as store:
-        loaded = await store.load_run(RunKey(tenant="tenant", run_id=run_id))
-        receipts = await store.list_receipts("tenant", run_id=run_id)
-    assert last["committed"] <= loaded.revision <= last["committed"] + 1
-    words = [f"{revision} " * 300 for revision in range(1, loaded.revision + 1)]
-    assert loaded.messages == texts(*words)
-    assert last["claimed"] <= len(receipts) <= last["claimed"] + 1
-    settled = [each.result for each in receipts if each.status == "completed"]
-    assert settled == list(range(1, len(settled) + 1))
-    assert last["settled"] <= len(settled) <= last["settled"] + 1
+            check_what_a_killed_worker_was_told(
+                worker, run_id, partial(open_postgres_store, postgres_url), after=round_number
+            )
 
 
 # -- settling within the tool's transaction ----------------------------------------------------

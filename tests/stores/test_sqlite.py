@@ -1,7 +1,6 @@
 """The store in a file as a program meets it: threads, processes, crashes, a disk that fills."""
 
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -9,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from harness._errors import RunBusyError, StoreError
 from harness.stores import SQLiteStore, open_sqlite_store
 from harness.stores._sqlite_rows import SQLiteRows
 from tests.stores.conformance import CALL, KEY, Store, a_checkpoint, a_commit, a_head, texts
+from tests.stores.killed import check_what_a_killed_worker_was_told
 
 HERE: Final = Path(__file__).parent
 
@@ -177,28 +178,9 @@ def test_what_a_killed_worker_was_told_is_there(tmp_path: Path) -> None:
             text=True,
             env=_environment(),
         )
-        assert worker.stdout is not None
-        told = "".join(worker.stdout.readline() for _ in range(20 + 7 * round_number))
-        time.sleep(0.003 * round_number)
-        worker.send_signal(signal.SIGKILL)
-        told += worker.communicate()[0]
-        whole_lines, _, _ = told.rpartition("\n")
-        lines = [line.split() for line in whole_lines.splitlines()]
-        trio.run(_look_after_a_crash, path, run_id, lines)
-
-
-async def _look_after_a_crash(path: Path, run_id: str, told: list[list[str]]) -> None:
-    last = {word: int(number) for word, number in told}
-    async with open_sqlite_store(path) as store:
-        loaded = await store.load_run(RunKey(tenant="tenant", run_id=run_id))
-        receipts = await store.list_receipts("tenant", run_id=run_id)
-    assert last["committed"] <= loaded.revision <= last["committed"] + 1
-    words = [f"{revision} " * 300 for revision in range(1, loaded.revision + 1)]
-    assert loaded.messages == texts(*words)
-    assert last["claimed"] <= len(receipts) <= last["claimed"] + 1
-    settled = [each.result for each in receipts if each.status == "completed"]
-    assert settled == list(range(1, len(settled) + 1))
-    assert last["settled"] <= len(settled) <= last["settled"] + 1
+        check_what_a_killed_worker_was_told(
+            worker, run_id, partial(open_sqlite_store, path), after=round_number
+        )
 
 
 # -- a disk that fills -------------------------------------------------------------------------
