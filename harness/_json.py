@@ -96,6 +96,8 @@ def converted(value: object, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at ")
         raise RecordError(reason, path=path.strip("`")) from None
+    except UnicodeEncodeError:  # it would be quoted in what is wrong with it
+        raise RecordError("it is a text that holds a lone surrogate") from None
 
 
 def check_depth(value: JSON) -> None:

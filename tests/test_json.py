@@ -8,12 +8,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness._errors import NotJSONError
+from harness._errors import NotJSONError, RecordError
 from harness._json import (
     JSON,
     ROOM,
     canonical_text,
     check_json,
+    converted,
     decode,
     digest,
     encode,
@@ -339,3 +340,9 @@ def test_a_value_may_be_asked_to_leave_room_around_it() -> None:
     with pytest.raises(NotJSONError, match="nested too deeply"):
         check_json([value], room=ROOM)
     check_json([value])
+
+
+@pytest.mark.parametrize("value", ["\ud800", 1, {"a": "1"}, None, {"a": [1, "\ud800"]}])
+def test_a_value_that_is_no_record_is_refused_whatever_it_is(value: object) -> None:
+    with pytest.raises(RecordError, match=r"^the record does not load at "):
+        converted(value, dict[str, list[int]])
