@@ -16,7 +16,7 @@ import attrs
 from harness._events import StopReason
 from harness._json import JSON
 from harness._messages import Message
-from harness.kernel import Below, Limits, Pause, RunStats, RunUsage
+from harness.kernel import Limits, Pause, RunStats, RunUsage, Used
 
 __all__ = [
     "Checkpoint",
@@ -47,7 +47,7 @@ class Position:
     tool_calls: int = 0
     calls_taken: int = 0
     usage: RunUsage = attrs.field(factory=RunUsage)
-    below: Below = attrs.field(factory=Below)
+    below: Used = attrs.field(factory=Used)
     compactions: int = 0
     forgotten: dict[str, int] = attrs.field(factory=dict)
 

@@ -4,7 +4,7 @@ from harness.kernel._deadline import RunDeadline, classify_run_failure
 from harness.kernel._emitter import Emitter
 from harness.kernel._heartbeat import Flush, Heartbeat
 from harness.kernel._limiters import Limiters
-from harness.kernel._limits import Below, Budget, Limits
+from harness.kernel._limits import Budget, Limits, Used
 from harness.kernel._outcomes import OUTCOME_ROWS, OutcomeRow
 from harness.kernel._ports import (
     Boundary,
@@ -28,7 +28,6 @@ __all__ = [
     "DEFAULT_DEADLINE",
     "OUTCOME_ROWS",
     "STOP_ORDER",
-    "Below",
     "Boundary",
     "Budget",
     "Compaction",
@@ -55,6 +54,7 @@ __all__ = [
     "StopRow",
     "Supervisor",
     "ToolStats",
+    "Used",
     "answered",
     "as_model",
     "check_answer",

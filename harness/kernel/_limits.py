@@ -18,7 +18,7 @@ from harness._bounds import check_amount, check_count
 from harness._usage import Usage
 from harness.kernel._stop import Fact
 
-__all__ = ["Below", "Budget", "Limits"]
+__all__ = ["Budget", "Limits", "Used"]
 
 
 @attrs.frozen(kw_only=True)
@@ -45,8 +45,8 @@ class Limits:
 
 
 @attrs.define
-class Below:
-    """What the runs below a run have used, over all its legs. Counted in place, by its ledger."""
+class Used:
+    """What a run has used, or all the runs below it, over all legs. Counted in place."""
 
     turns: int = 0
     tool_calls: int = 0
@@ -60,15 +60,10 @@ class Budget:
 
     limits: Limits = attrs.field()
     parent: Budget | None = attrs.field(default=None, kw_only=True)
-    turns: int = attrs.field(default=0, init=False)
-    tool_calls: int = attrs.field(default=0, init=False)
-    usage: Usage = attrs.field(factory=Usage, init=False)
-    runs: int = attrs.field(default=1, init=False)
-    """Runs that were started on this ledger or below it, its own with them."""
     live_children: int = attrs.field(default=0, init=False)
     """Runs directly below that are going on."""
-    _below: Below = attrs.field(factory=Below, init=False, repr=False)
-    """The part of it that was not the run's own."""
+    _own: Used = attrs.field(factory=Used, init=False, repr=False)
+    _below: Used = attrs.field(factory=Used, init=False, repr=False)
 
     @limits.validator
     def _check_limits(self, _: object, value: object) -> None:
@@ -79,6 +74,26 @@ class Budget:
     def _check_parent(self, _: object, value: object) -> None:
         if value is not None and not isinstance(value, Budget):
             raise TypeError(f"Budget.parent is {value!r}, expected a Budget or None")
+
+    @property
+    def turns(self) -> int:
+        """Turns taken on this ledger and below it."""
+        return self._own.turns + self._below.turns
+
+    @property
+    def tool_calls(self) -> int:
+        """Calls taken on this ledger and below it."""
+        return self._own.tool_calls + self._below.tool_calls
+
+    @property
+    def usage(self) -> Usage:
+        """What was spent on this ledger and below it."""
+        return self._own.usage + self._below.usage
+
+    @property
+    def runs(self) -> int:
+        """Runs that were started on this ledger or below it, its own with them."""
+        return 1 + self._below.runs
 
     def lack(self) -> Fact | None:
         """Say what forbids another model call: own turns, or anything else here or above."""
@@ -92,58 +107,48 @@ class Budget:
 
     def take_turn(self) -> None:
         """Count a turn that is about to begin; `lack` was asked in the same step."""
-        for each in self._ledgers():
+        for each in self._accounts():
             each.turns += 1
-        for each in self._above():
-            each._below.turns += 1
 
     def give_back_turn(self) -> None:
         """Take back a turn that did not come to an end."""
-        for each in self._ledgers():
+        for each in self._accounts():
             each.turns -= 1
-        for each in self._above():
-            each._below.turns -= 1
 
     def take_calls(self, count: int) -> bool:
         """Count the calls of a batch, all or none; False if a limit forbids them."""
-        for each in self._ledgers():
-            limit = each.limits.tool_calls
-            if each._spent or (limit is not None and each.tool_calls + count > limit):
+        for ledger in self._ledgers():
+            limit = ledger.limits.tool_calls
+            if ledger._spent or (limit is not None and ledger.tool_calls + count > limit):
                 return False
-        for each in self._ledgers():
+        for each in self._accounts():
             each.tool_calls += count
-        for each in self._above():
-            each._below.tool_calls += count
         return True
 
     def post(self, usage: Usage) -> None:
         """Add spend, here and in every ledger above."""
-        for each in self._ledgers():
+        for each in self._accounts():
             each.usage += usage
-        for each in self._above():
-            each._below.usage += usage
 
     def begin_leg(self, *, first: bool) -> None:
         """Count a leg that begins, in the ledgers above; a run's *first* is a new run there."""
         if self.parent is not None:
             self.parent.live_children += 1
-            for each in self._above():
-                each.runs += first
-                each._below.runs += first
+        for each in self._accounts():
+            each.runs += first
 
     def end_leg(self) -> None:
         """Count a leg that has ended."""
         if self.parent is not None:
             self.parent.live_children -= 1
 
-    def carry_over(self, *, turns: int, tool_calls: int, usage: Usage, below: Below) -> None:
+    def carry_over(self, *, turns: int, tool_calls: int, usage: Usage, below: Used) -> None:
         """Enter what earlier legs of the run and the runs *below* it used; those above knew it.
 
         From here on *below* is counted on in place.
         """
+        self._own = Used(turns=turns, tool_calls=tool_calls, usage=usage)
         self._below = below
-        self.turns, self.tool_calls = turns + below.turns, tool_calls + below.tool_calls
-        self.usage, self.runs = usage + below.usage, 1 + below.runs
 
     @property
     def _spent(self) -> bool:
@@ -152,12 +157,15 @@ class Budget:
             self.usage.cost_cents, limits.cost_cents
         )
 
-    def _ledgers(self) -> Iterator[Budget]:
-        yield self
-        yield from self._above()
+    def _accounts(self) -> Iterator[Used]:
+        """Yield where something that the run does is counted: its own, and below each above."""
+        above = self._ledgers()
+        yield next(above)._own
+        for each in above:
+            yield each._below
 
-    def _above(self) -> Iterator[Budget]:
-        each = self.parent
+    def _ledgers(self) -> Iterator[Budget]:
+        each: Budget | None = self
         while each is not None:
             yield each
             each = each.parent

@@ -17,7 +17,7 @@ from harness._messages import Message
 from harness._model import Halt
 from harness._toolset import Reply, Suspend
 from harness._usage import Usage
-from harness.kernel._limits import Below
+from harness.kernel._limits import Used
 from harness.kernel._stats import RunStats
 from harness.transcript import unanswered_call_ids
 
@@ -94,7 +94,7 @@ class RunState:
     """Calls that the model asked for."""
     calls_taken: int = 0
     """Those of them that were within the limits; what later legs count against."""
-    below: Below = attrs.field(factory=Below)
+    below: Used = attrs.field(factory=Used)
     """What the runs below it have used; what later legs count against, too."""
     pause: Pause | None = None
     compactions: int = 0

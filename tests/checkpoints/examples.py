@@ -27,7 +27,7 @@ from harness.checkpoints import (
     create_checkpoint,
     fork_checkpoint,
 )
-from harness.kernel import Below, RunUsage, ToolStats
+from harness.kernel import RunUsage, ToolStats, Used
 from harness.testing import tool_call
 from tests.strategies import json_values, texts
 
@@ -62,7 +62,7 @@ def waiting() -> Checkpoint:
         input=900, cached_input=100, output=40, cost_cents=1.25, last_prompt=500, last_output=8,
         fresh=True,
     )  # fmt: skip
-    below = Below(turns=2, tool_calls=3, usage=Usage(input=50, cost_cents=0.5), runs=1)
+    below = Used(turns=2, tool_calls=3, usage=Usage(input=50, cost_cents=0.5), runs=1)
     state = RunState(
         below=below,
         run_id="run-2", messages=asking_messages(), leg=2, turn=3, usage=usage, tool_calls=9,
@@ -170,7 +170,7 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
         last_prompt=_counts, last_output=_counts, fresh=st.booleans(),
     )  # fmt: skip
     taken, more = draw(_counts), draw(_counts)
-    below = st.builds(Below, _counts, _counts, st.builds(Usage, output=_counts), _counts)
+    below = st.builds(Used, _counts, _counts, st.builds(Usage, output=_counts), _counts)
     state = RunState(
         below=draw(below),
         run_id=draw(_ids), leg=draw(_counts), turn=draw(_counts), usage=draw(usage),

@@ -42,7 +42,7 @@ from harness.checkpoints import (
     state_of,
 )
 from harness.errors import CheckpointInputError, NotJSONError, RecordError, TranscriptError
-from harness.kernel import Below, RunUsage
+from harness.kernel import RunUsage, Used
 from harness.testing import tool_call
 from tests.checkpoints.examples import (
     EXAMPLES,
@@ -323,7 +323,7 @@ def test_a_fork_stands_where_its_source_does_and_has_spent_nothing(name: str) ->
     assert (fork.head.limits, fork.head.bindings) == (limits, {"room": 2})
     assert fork.head.stats == RunStats()
     at, was = fork.head.position, source.head.position
-    assert (at.leg, at.turn, at.tool_calls, at.calls_taken, at.below) == (0, 0, 0, 0, Below())
+    assert (at.leg, at.turn, at.tool_calls, at.calls_taken, at.below) == (0, 0, 0, 0, Used())
     assert at.usage == RunUsage(
         last_prompt=was.usage.last_prompt,
         last_output=was.usage.last_output,

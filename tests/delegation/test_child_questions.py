@@ -27,7 +27,7 @@ from harness.checkpoints import checkpoint_of, fork_checkpoint, state_of
 from harness.delegation import ChainRule, ChildQuestion, Delegate, as_tool, asked_by
 from harness.delegation._question import paused_child
 from harness.events import RunStarted, SuspendWithdrawn
-from harness.kernel import Below
+from harness.kernel import Used
 from harness.testing import (
     RUN_INVARIANTS,
     RunHarness,
@@ -436,5 +436,5 @@ async def test_a_fork_and_a_new_run_have_nothing_below_them(autojump_clock: Mock
     kit = caller(clerk([asking("a"), final_answer("never")]))
     state = (await kit.run()).state
     forked = fork_checkpoint(checkpoint_of(state), "other", limits=Limits(), bindings=None)
-    assert state_of(forked).below == Below()
-    assert RunState(run_id="new").below == Below()
+    assert state_of(forked).below == Used()
+    assert RunState(run_id="new").below == Used()
