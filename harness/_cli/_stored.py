@@ -84,7 +84,7 @@ async def open_stored(
 
     async with open_store(options.store, create=options.resume is None) as store:
         seconds = check_seconds("--lease", options.lease, zero=False)
-        key = await (_created if options.resume is None else _resumed)(store, options, limits)
+        key = await (_created(store, options, limits) if begun else _resumed(store, options))
         print(f"harness run: {key.run_id} is kept in {options.store}", file=sys.stderr)
         async with open_stored_run(
             store, key, restore, owner=owner_name(), seconds=seconds, deadline=deadline
@@ -101,7 +101,7 @@ async def _created(store: Store, options: argparse.Namespace, limits: Limits) ->
     return key
 
 
-async def _resumed(store: Store, options: argparse.Namespace, limits: Limits) -> RunKey:
+async def _resumed(store: Store, options: argparse.Namespace) -> RunKey:
     """Return the run to resume; whoever resumes one that waits for its time has waited."""
     key = key_of(options, options.resume)
     await _wait_until_free(store, key)

@@ -618,3 +618,24 @@ def test_a_run_goes_on_after_every_cut_and_pays_once(
         await leg(scene, shop)
 
     cancel_everywhere(scenario, minimum=120)
+
+
+@pytest.mark.rule("R-CKPT-27")
+def test_input_that_is_cut_was_applied_or_not_and_the_run_is_given_back() -> None:
+    async def scenario(scene: Scene) -> None:
+        store = MemoryStore()
+        await store.create_run(KEY, create_checkpoint("run", "Hello."))
+        scene.afterwards(lambda: run_virtual(partial(_check_input, store)))
+        await apply_stored_input(
+            store, KEY, MessageInput(message=user_message("More.")), owner="clerk"
+        )
+
+    cancel_everywhere(scenario, minimum=8)
+
+
+async def _check_input(store: MemoryStore) -> None:
+    (run,) = await store.list_runs("tenant")
+    stored = await store.load_run(KEY)
+    assert run.owner is None
+    assert len(stored.messages) == 1 + stored.revision
+    check_checkpoint(stored)
